@@ -1,0 +1,54 @@
+"""Checks the documents against the tree: links lead somewhere, named tests and files exist, ids are unique.
+
+`make docs` and a test run it.  It knows three forms: Markdown links to files of the repository, back-quoted paths that
+begin with src/, tests/, bench/, tools/ or docs/, and the table of INVARIANTS.md whose last column names tests.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+QUOTED = re.compile(r"`((?:src|tests|bench|tools|docs)/[A-Za-z0-9_./-]+)(?:::([A-Za-z0-9_]+))?`")
+INVARIANT = re.compile(r"^\| *([A-Z]{2}-\d+) *\|")
+
+
+def findings() -> list[str]:
+    found: list[str] = []
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for document in documents:
+        text = document.read_text(encoding="utf-8")
+        name = document.relative_to(ROOT)
+        for number, line in enumerate(text.splitlines(), 1):
+            for target in LINK.findall(line):
+                if "://" not in target and not (document.parent / target).exists():
+                    found.append(f"{name}:{number}: the link leads nowhere: {target}")
+            for path, test in QUOTED.findall(line):
+                file = ROOT / path
+                if not file.exists() and not list(ROOT.glob(path + "*")):
+                    found.append(f"{name}:{number}: no such file: {path}")
+                elif test and file.is_file() and f"def {test}" not in file.read_text(encoding="utf-8"):
+                    found.append(f"{name}:{number}: no test {test} in {path}")
+    seen: dict[str, int] = {}
+    for number, line in enumerate((ROOT / "docs" / "INVARIANTS.md").read_text(encoding="utf-8").splitlines(), 1):
+        match = INVARIANT.match(line)
+        if match:
+            if match[1] in seen:
+                found.append(f"docs/INVARIANTS.md:{number}: {match[1]} stands at line {seen[match[1]]} already")
+            seen[match[1]] = number
+    return found
+
+
+def main() -> int:
+    found = findings()
+    for line in found:
+        print(line)
+    print(f"documents: {len(found)} findings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
