@@ -1,0 +1,1 @@
+"""Benches of single functions, side by side with other libraries."""
