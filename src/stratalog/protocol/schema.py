@@ -272,7 +272,7 @@ def records(
     *,
     since: int | None = None,
     until: int | None = None,
-    nullable: int | tuple[int, int] | None = 0,
+    nullable: int | tuple[int, int] | None = None,
     default: None = None,
     ignorable: bool = False,
     kafka_name: str | None = None,
@@ -281,7 +281,7 @@ def records(
     is a `Buffer`, a `FileRegion` or a list of them.  Null by default, as in Kafka; null is refused where the version
     does not know it."""
     return Field(
-        "records", since=since, until=until, nullable=nullable or (0, -1), default=default, ignorable=ignorable,
+        "records", since=since, until=until, nullable=(0, -1) if nullable is None else nullable, default=default, ignorable=ignorable,
         kafka_name=kafka_name,
     )  # fmt: skip
 
