@@ -524,9 +524,7 @@ def _snapshot_records(image: MetadataImage) -> Iterator[Message]:
             yield partition_record(partition)
     for resource, values in image.configs.items():
         for name, value in values.items():
-            yield records.ConfigRecord(
-                resource_type=resource.type, resource_name=resource.name, name=name, value=value
-            )
+            yield records.ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
     for entity, quotas in image.quotas.items():
         for key, number in quotas.items():
             yield quota_record(entity, key, number)
