@@ -7,6 +7,7 @@ told through `on_commit` once the high watermark has passed.  Called from the lo
 """
 
 from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 from stratalog.base.ports import Disk, Pool
