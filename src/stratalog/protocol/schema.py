@@ -281,8 +281,8 @@ def records(
     is a `Buffer`, a `FileRegion` or a list of them.  Null by default, as in Kafka; null is refused where the version
     does not know it."""
     return Field(
-        "records", since=since, until=until, nullable=(0, -1) if nullable is None else nullable, default=default, ignorable=ignorable,
-        kafka_name=kafka_name,
+        "records", since=since, until=until, nullable=(0, -1) if nullable is None else nullable, default=default,
+        ignorable=ignorable, kafka_name=kafka_name,
     )  # fmt: skip
 
 
