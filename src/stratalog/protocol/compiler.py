@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stratalog.base.types import Buffer, FileRegion
+from stratalog.protocol import interpreter
 
 if TYPE_CHECKING:
     from stratalog.protocol.schema import Message
@@ -17,12 +18,12 @@ Encoder = Callable[[Any], list[Buffer | FileRegion]]
 
 def decoder(cls: type[Message], version: int) -> Decoder:
     """The decoder of one version, made if need be."""
-    raise NotImplementedError
+    return lambda data, position, end: interpreter.decode(cls, data, position, version)
 
 
 def encoder(cls: type[Message], version: int) -> Encoder:
     """The encoder of one version, made if need be."""
-    raise NotImplementedError
+    return lambda message: interpreter.encode(message, version)
 
 
 def dump(name: str, version: int) -> str:

@@ -498,10 +498,10 @@ class Message(Struct):
         try:
             message, position = decoder(data, 0, end)
             if position == end:
-                return message
+                return message  # type: ignore[no-any-return]
         except DECODE_ERRORS:
             pass
-        raise _interpreter().reason(cls, data, 0, version)
+        raise _interpreter().reason(cls, data, 0, version, whole=True)
 
     @classmethod
     def decode_at(cls, data: Buffer, position: int, version: int) -> tuple[Self, int]:
@@ -511,7 +511,7 @@ class Message(Struct):
             return decoder(data, position, len(data))
         except DECODE_ERRORS:
             pass
-        raise _interpreter().reason(cls, data, position, version)
+        raise _interpreter().reason(cls, data, position, version, whole=False)
 
     def encode(self, version: int) -> list[Buffer | FileRegion]:
         """The message as buffers to be sent one after the other; record payloads are handed on as they are.
@@ -529,6 +529,28 @@ class Message(Struct):
     def size(self, version: int) -> int:
         """Bytes of the encoded message."""
         return sum(map(len, self.encode(version)))
+
+
+def least_bytes(field: Field, version: int, flexible: bool) -> int:
+    """The fewest bytes that a field's value takes in a version, tags apart: what bounds an array before it is made."""
+    kind = field.kind
+    if kind in FIXED_WIDTH:
+        return FIXED_WIDTH[kind][1]
+    if kind == "struct":
+        assert field.structure is not None
+        return 1 if field.nullable_in(version) else least_struct_bytes(field.structure, version, flexible)
+    if flexible and field.compact:
+        return 1
+    return 2 if kind == "string" else 4
+
+
+def least_struct_bytes(structure: type[Struct], version: int, flexible: bool) -> int:
+    """The same for a whole struct; at least 1, so that a count is always bounded by the bytes that are left."""
+    total = 1 if flexible else 0
+    for field in structure.__fields__:
+        if field.exists_in(version) and not field.tagged_in(version):
+            total += least_bytes(field, version, flexible)
+    return max(total, 1)
 
 
 def _compiler() -> Any:
