@@ -7,7 +7,9 @@ what the classes speak; what a listener offers is decided by whoever answers on 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from stratalog.protocol.schema import Message
@@ -183,3 +185,27 @@ APIS: Final[dict[int, Api]] = {api.key: api for api in _ROWS}
 """By key, in ascending order.  Keys 4 to 7 are gone from Kafka and not spoken."""
 
 BY_NAME: Final[dict[str, Api]] = {api.name: api for api in _ROWS}
+
+
+def classes() -> Iterator[type[Message]]:
+    """All message classes: requests and responses, headers, records on disk.  Imports every module."""
+    from stratalog.protocol import disk, headers
+
+    modules: list[Any] = [headers]
+    modules += [importlib.import_module(f"{__package__}.{api.module}") for api in _ROWS]
+    modules += [
+        importlib.import_module(f"{disk.__name__}.{module.name}") for module in pkgutil.iter_modules(disk.__path__)
+    ]
+    for module in modules:
+        for value in list(vars(module).values()):
+            if isinstance(value, type) and issubclass(value, Message) and value.__module__ == module.__name__:
+                yield value
+
+
+def find(name: str) -> list[type[Message]]:
+    """The classes behind what a person types: `Fetch` and `1` are request and response, `FetchRequest` one of them,
+    `PartitionRecord` a record on disk.  Empty where there is none."""
+    api = APIS.get(int(name)) if name.isdecimal() else BY_NAME.get(name)
+    if api is not None:
+        return [api.request, api.response]
+    return [cls for cls in classes() if cls.__name__ == name]

@@ -1,0 +1,1 @@
+"""The headers before requests and responses."""
