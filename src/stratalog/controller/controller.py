@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from stratalog.base.types import Millis
 from stratalog.metadata.image import MetadataImage
-from stratalog.protocol.message import Message
+from stratalog.protocol.schema import Message
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from stratalog.base.types import ZERO_UUID, Uuid
 from stratalog.protocol.disk import metadata as records
-from stratalog.protocol.message import Message
+from stratalog.protocol.schema import Message
 
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2

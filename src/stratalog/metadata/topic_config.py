@@ -26,10 +26,6 @@ def _throttled(value: list[str]) -> str | None:
     return None
 
 
-def _policy(value: list[str]) -> str | None:
-    return "names a policy twice" if len(set(value)) != len(value) else None
-
-
 def _key(
     name: str,
     type: ConfigType,
@@ -63,7 +59,6 @@ TOPIC_KEYS: Final = Table(
             "each key, both together do both.",
             "log.cleanup.policy",
             choices=("compact", "delete"),
-            check=_policy,
         ),
         _key(
             "compression.gzip.level",
