@@ -324,7 +324,8 @@ class _Source:
             return f"{expression} is None"
         if field.default is UNSET:
             if field.kind == "array":
-                return f"not len({expression})"
+                empty = f"not len({expression})"
+                return empty if field.nullable is None else f"({expression} is not None and {empty})"
             assert field.structure is not None
             fresh = self.name(field.structure.__name__, field.structure) + "()"
             return (
