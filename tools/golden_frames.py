@@ -85,6 +85,10 @@ def record(directory: Path = GOLDEN) -> list[Path]:
         files = {row.name: row.file for row in mine}
         for line in _java(jars, "record", lines):
             answers.setdefault(files[json.loads(line)["message"]], []).append(line)
+        requests = [row for row in mine if row.name.endswith("Request") and row.cls.api_key >= 0]
+        lines = [f"{row.name} {row.cls.api_key} {row.first} {row.last}" for row in requests]
+        if lines:
+            answers.setdefault("headers", []).extend(_java(jars, "headers", lines))
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     for file, lines in sorted(answers.items()):

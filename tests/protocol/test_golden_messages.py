@@ -16,6 +16,7 @@ import pytest
 import golden_frames
 import kafka_peer
 from stratalog.base.types import Uuid
+from stratalog.protocol import headers
 from stratalog.protocol.apis import APIS
 from stratalog.protocol.schema import INTEGERS, Field, Message, Struct
 
@@ -60,6 +61,23 @@ def test_a_frame_of_kafka_is_read_to_its_values_and_written_back_to_its_bytes(na
         assert decoded.size(version) == len(data)
         if frame["kind"] == "default":
             assert cls().encode_bytes(version) == data, frame
+
+
+def test_headers_are_those_of_kafka_for_every_version_of_every_api():
+    """issue 3, section 2: headers v0 to v2 with the ApiVersions exception."""
+    seen = set()
+    for rows in frames("headers").values():
+        for row in rows:
+            key, version = row["key"], row["version"]
+            header = headers.RequestHeader(key, version, row["correlation"], row["client"])
+            sent = bytes.fromhex(row["request"])
+            assert header.encode() == sent
+            assert headers.RequestHeader.decode(sent + b"body") == (header, len(sent))
+            answer = bytes.fromhex(row["response"])
+            assert headers.response_header(key, version, row["correlation"]) == answer
+            assert headers.decode_response_header(answer + b"body", key, version) == (row["correlation"], len(answer))
+            seen.add((key, version))
+    assert seen == {(api.key, v) for api in APIS.values() for v in range(api.versions[0], api.versions[1] + 1)}
 
 
 def test_there_is_a_golden_frame_for_every_version_of_every_message():

@@ -13,12 +13,15 @@ import java.util.AbstractCollection;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HexFormat;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
-import java.util.TreeMap;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
+import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.message.RequestHeaderData;
+import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
@@ -35,6 +38,9 @@ import org.apache.kafka.common.protocol.types.TaggedFields;
  *   echo IN OUT     IN has lines "name class version hex"; OUT gets what Java reads there and writes back, in the same
  *                   form, or {"message":..,"version":..,"error":..}
  *
+ *   headers IN OUT  IN has lines "name key first last"; OUT gets the headers before requests and responses of each
+ *                   version: {"message":..,"key":..,"version":..,"correlation":..,"client":..,"request":..,"response":..}
+ *
  * Which fields a version has is taken from the Schema that each generated class carries; values depend on the name and
  * the version only, so a new recording equals the old one.  Run by tools/golden/record and by the tests, as a single
  * source file, on the class path of one Kafka version.
@@ -46,7 +52,11 @@ public final class GoldenFrames {
         try (BufferedWriter out = Files.newBufferedWriter(Path.of(args[2]))) {
             for (String line : Files.readAllLines(Path.of(args[1]))) {
                 String[] words = line.split(" ", -1);
-                if (args[0].equals("record")) {
+                if (args[0].equals("headers")) {
+                    for (short v = Short.parseShort(words[2]); v <= Short.parseShort(words[3]); v++) {
+                        headers(out, words[0], Short.parseShort(words[1]), v);
+                    }
+                } else if (args[0].equals("record")) {
                     for (short v = Short.parseShort(words[2]); v <= Short.parseShort(words[3]); v++) {
                         try {
                             emit(out, words[0], v, "default", words[1], fresh(words[1]));
@@ -64,7 +74,7 @@ public final class GoldenFrames {
                         if (input.hasRemaining()) throw new RuntimeException(input.remaining() + " bytes are left");
                         emit(out, words[0], v, "echo", words[1], message);
                     } catch (RuntimeException error) {
-                        Map<String, Object> row = new TreeMap<>();
+                        Map<String, Object> row = new LinkedHashMap<>();
                         row.put("message", words[0]);
                         row.put("version", v);
                         row.put("error", error.toString());
@@ -74,6 +84,33 @@ public final class GoldenFrames {
                 }
             }
         }
+    }
+
+    private static void headers(BufferedWriter out, String name, short key, short version) throws Exception {
+        Random random = new Random(name.hashCode() * 31L + version);
+        ApiMessageType type = ApiMessageType.fromApiKey(key);
+        String client = random.nextInt(4) == 0 ? null : text(random);
+        int correlation = random.nextInt();
+        RequestHeaderData request = new RequestHeaderData()
+            .setRequestApiKey(key).setRequestApiVersion(version).setCorrelationId(correlation).setClientId(client);
+        ResponseHeaderData response = new ResponseHeaderData().setCorrelationId(correlation);
+        Map<String, Object> row = new LinkedHashMap<>();
+        row.put("message", name);
+        row.put("key", key);
+        row.put("version", version);
+        row.put("correlation", correlation);
+        row.put("client", client);
+        row.put("request", hex(request, type.requestHeaderVersion(version)));
+        row.put("response", hex(response, type.responseHeaderVersion(version)));
+        out.write(JSON.writeValueAsString(row));
+        out.newLine();
+    }
+
+    private static String hex(Message message, short version) {
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        ByteBuffer buffer = ByteBuffer.allocate(message.size(cache, version));
+        message.write(new ByteBufferAccessor(buffer), cache, version);
+        return HexFormat.of().formatHex(buffer.array());
     }
 
     private static Message fresh(String name) throws Exception {
@@ -89,19 +126,13 @@ public final class GoldenFrames {
 
     private static void emit(BufferedWriter out, String name, short version, String kind, String type, Message message)
             throws Exception {
-        ObjectSerializationCache cache = new ObjectSerializationCache();
-        ByteBuffer buffer = ByteBuffer.allocate(message.size(cache, version));
-        message.write(new ByteBufferAccessor(buffer), cache, version);
-        buffer.flip();
-        byte[] bytes = new byte[buffer.remaining()];
-        buffer.get(bytes);
         Method toJson = Class.forName(type + "JsonConverter").getMethod("write", message.getClass(), short.class);
         JsonNode json = (JsonNode) toJson.invoke(null, message, version);
-        Map<String, Object> row = new java.util.LinkedHashMap<>();
+        Map<String, Object> row = new LinkedHashMap<>();
         row.put("message", name);
         row.put("version", version);
         row.put("kind", kind);
-        row.put("hex", HexFormat.of().formatHex(bytes));
+        row.put("hex", hex(message, version));
         row.put("json", json);
         out.write(JSON.writeValueAsString(row));
         out.newLine();
