@@ -13,7 +13,7 @@ from stratalog.records.kernels import OK, TEXTS, best
 
 
 class WalkSummary(NamedTuple):
-    """What the records of a batch add up to.  All numbers are those of an empty batch (-1 or 0) where `records` is 0."""
+    """What the records of a batch add up to; all numbers are -1 or 0 where there are none."""
 
     records: int
     min_timestamp: int

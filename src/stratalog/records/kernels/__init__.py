@@ -16,7 +16,10 @@ import os
 import sys
 import tempfile
 import threading
-from typing import Any, Final
+from array import array
+from typing import Any, Final, NamedTuple
+
+from stratalog.base.types import Buffer
 
 # --- what a twin answers ------------------------------------------------------------------------------------------
 OK: Final = 0
@@ -94,6 +97,74 @@ EMPTY_TRANSACTION: Final = 2
 """A marker whose transaction has no records left: it gets a delete horizon."""
 RETAIN_EMPTY: Final = 4
 """Keep the batch header even when no record survives."""
+
+OUT_ROW: Final = 8
+"""Integers of one row about a batch that `filter_run` wrote: position in the output, size, base offset, last offset,
+max timestamp, records, row of the source, whether it was rewritten (1) or copied (0)."""
+
+
+class BatchTable:
+    """What `scan_batches` found: a row for each batch, in one array that is used again and again.
+
+    Bounded by `capacity`; belongs to one thread at a time.
+    """
+
+    __slots__ = ("capacity", "count", "end", "error", "rows")
+
+    def __init__(self, capacity: int = 4096) -> None:
+        self.capacity = capacity
+        self.rows = array("q", bytes(capacity * ROW * 8))
+        self.count = 0
+        self.end = 0
+        """Where the scan stopped: behind the last whole and sound batch."""
+        self.error = OK
+        """Why it stopped: `OK` at the end of the data."""
+
+    def row(self, index: int) -> array[int]:
+        if not 0 <= index < self.count:
+            raise IndexError(f"row {index} of {self.count}")
+        return self.rows[index * ROW : (index + 1) * ROW]
+
+    def column(self, number: int) -> array[int]:
+        """One field of all batches: `table.column(MAX_TIMESTAMP)`."""
+        return self.rows[number : self.count * ROW : ROW]
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class FilterRules(NamedTuple):
+    """What the cleaner decided for one run; the rest is in the verdicts and the map."""
+
+    latest_offset: int
+    """Records past it are kept unseen: the map knows nothing of them."""
+    now_ms: int
+    delete_retention_ms: int
+    bitmap: Buffer | None = None
+    """A bit for each offset of [bitmap_start, bitmap_stop): the record is the last of its key."""
+    bitmap_start: int = 0
+    bitmap_stop: int = 0
+
+
+class FilterRun(NamedTuple):
+    """What one call of `filter_run` did."""
+
+    code: int
+    """`OK` when all rows are done, else why it stopped at `next_row`."""
+    next_row: int
+    output_size: int
+    records_read: int
+    bytes_read: int
+    records_kept: int
+    bytes_kept: int
+    keyless: int
+    """Records without a key that were dropped (only those in batches that had to be looked into)."""
+    highest_kept_offset: int
+    error_position: int
+    """Within the records of the batch at `next_row`."""
+    written: array[int]
+    """`OUT_ROW` integers for each batch in the output."""
+
 
 _lock = threading.Lock()
 _compiled: Any = None
