@@ -189,9 +189,9 @@ BY_NAME: Final[dict[str, Api]] = {api.name: api for api in _ROWS}
 
 def classes() -> Iterator[type[Message]]:
     """All message classes: requests and responses, headers, records on disk.  Imports every module."""
-    from stratalog.protocol import disk, headers
+    from stratalog.protocol import disk
 
-    modules: list[Any] = [headers]
+    modules: list[Any] = []
     modules += [importlib.import_module(f"{__package__}.{api.module}") for api in _ROWS]
     modules += [
         importlib.import_module(f"{disk.__name__}.{module.name}") for module in pkgutil.iter_modules(disk.__path__)
