@@ -1339,6 +1339,15 @@ def _locate(data: Buffer, table: BatchTable, payloads: dict[int, Buffer]) -> lis
     return holders
 
 
+def located(data: Buffer, table: BatchTable, indexes: Any, payloads: dict[int, Buffer]) -> tuple[Any, list[Any]]:
+    """(the rows of a table as an array of their own, with the records' addresses; what holds the memory)."""
+    holders = _locate(data, table, payloads)
+    rows = _frombuffer(table.rows, np.int64).reshape(-1, ROW)[: table.count]
+    rows = rows.copy() if indexes is None else rows[np.asarray(indexes, dtype=np.int64)]
+    assert bool(np.all(rows[:, ADDRESS] != 0)), "a compressed or old batch comes with its payload"
+    return rows, holders
+
+
 def measure(rows: Any, start: int, stop: int, early: int, late: int, wants_headers: bool) -> tuple[int, array[int]]:
     """The first pass over located rows (a contiguous int64 array): (code, what the columns need)."""
     out = array("q", bytes(72))
