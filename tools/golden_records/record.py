@@ -1,4 +1,4 @@
-"""Records the golden batches of tests/golden/records with Apache Kafka's own builders, and describes ours with its readers.
+"""Records the golden batches of tests/golden/records with Apache Kafka's builders; describes ours with its readers.
 
 python tools/golden_records/record.py            write tests/golden/records again
 python tools/golden_records/record.py read DIR   one line of JSON for each DIR/*.bin, by Kafka's readers
@@ -44,10 +44,8 @@ def run(mode: str, directory: os.PathLike[str] | str) -> str:
     home = kafka_home()
     if home is None:
         raise SystemExit(why_missing())
-    command = [
-        str(_peer().java()), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-cp", f"{home}/libs/*",
-        str(SOURCE), mode, os.fspath(directory),
-    ]  # fmt: skip
+    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
+    command = [str(_peer().java()), *options, "-cp", f"{home}/libs/*", str(SOURCE), mode, os.fspath(directory)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stderr[-4000:])

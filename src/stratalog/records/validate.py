@@ -84,7 +84,7 @@ def analyze(
     buffer: Buffer,
     *,
     max_message_bytes: int = MESSAGE_BYTES_MAX,
-    produce_version: int = 3,
+    produce_version: int = 7,
     origin: Origin = Origin.CLIENT,
 ) -> list[BatchHeader]:
     """The headers of a produce payload, each batch whole, not too large and with the right CRC.
