@@ -17,7 +17,7 @@ import golden_frames
 import kafka_peer
 from stratalog.base.types import Uuid
 from stratalog.protocol import headers
-from stratalog.protocol.apis import APIS
+from stratalog.protocol.apis import APIS, BY_NAME
 from stratalog.protocol.schema import INTEGERS, Field, Message, Struct
 
 FILES = ("requests", "responses", "old-versions", "disk")
@@ -78,6 +78,41 @@ def test_headers_are_those_of_kafka_for_every_version_of_every_api():
             assert headers.decode_response_header(answer + b"body", key, version) == (row["correlation"], len(answer))
             seen.add((key, version))
     assert seen == {(api.key, v) for api in APIS.values() for v in range(api.versions[0], api.versions[1] + 1)}
+
+
+def conversation() -> list[dict[str, Any]]:
+    text = (golden_frames.GOLDEN / "conversation.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("spoken", sorted({(row["api"], row["version"]) for row in conversation()}), ids=str)
+def test_what_kafka_clients_and_a_kafka_broker_said_is_read_and_written_back(spoken: tuple[str, int]):
+    """issue 3, Proof: frames of the real Java client and broker (4.3.1), recorded through a proxy."""
+    name, version = spoken
+    api = BY_NAME[name]
+    for row in conversation():
+        if (row["api"], row["version"]) != spoken:
+            continue
+        request = memoryview(bytes.fromhex(row["request"]))
+        header, body = headers.RequestHeader.decode(request)
+        assert (header.api_key, header.api_version) == (api.key, version)
+        asked = api.request.decode(request[body:], version)
+        assert header.encode() + asked.encode_bytes(version) == request
+        response = memoryview(bytes.fromhex(row["response"]))
+        correlation_id, body = headers.decode_response_header(response, api.key, version)
+        assert correlation_id == header.correlation_id
+        answer = api.response.decode(response[body:], version)
+        again = headers.response_header(api.key, version, correlation_id) + answer.encode_bytes(version)
+        assert again == response
+
+
+def test_the_conversation_has_what_every_client_says():
+    """A recording that lost its frames would prove nothing."""
+    spoken = {row["api"] for row in conversation()}
+    daily = ("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator")
+    groups = ("JoinGroup", "SyncGroup", "LeaveGroup", "ConsumerGroupHeartbeat", "DescribeGroups")
+    transactions = ("InitProducerId", "EndTxn", "ApiVersions", "CreateTopics", "DescribeConfigs", "DescribeCluster")
+    assert {*daily, *groups, *transactions} <= spoken
 
 
 def test_there_is_a_golden_frame_for_every_version_of_every_message():
