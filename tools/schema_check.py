@@ -53,8 +53,8 @@ OLD_VERSIONS_LEFT_OUT = {
 }
 """APIs of which we do not speak the versions that Kafka 4 dropped."""
 HAND_WRITTEN = {
-    "RequestHeader": "`protocol.headers` reads and writes it by hand; tests/golden/protocol/headers.jsonl is what it must give",
-    "ResponseHeader": "`protocol.headers` reads and writes it by hand; tests/golden/protocol/headers.jsonl is what it must give",
+    "RequestHeader": "`protocol.headers` does it by hand; tests/golden/protocol/headers.jsonl is what it must give",
+    "ResponseHeader": "`protocol.headers` does it by hand; tests/golden/protocol/headers.jsonl is what it must give",
 }
 _NAMES = "a name became ignorable in Kafka 4, with topic ids; one flag for all versions, and it writes the same"
 DIFFERENT_ON_PURPOSE = {
