@@ -15,7 +15,7 @@ class ErrorCode(IntEnum):
     retriable: bool
     text: str
 
-    def __new__(cls, code: int, retriable: bool, text: str) -> ErrorCode:
+    def __new__(cls, code: int, retriable: bool = False, text: str = "") -> ErrorCode:
         row = int.__new__(cls, code)
         row._value_ = code
         row.retriable = retriable
