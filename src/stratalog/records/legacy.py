@@ -241,7 +241,8 @@ def build_message_set(
     for record in records:
         if base < 0:
             base = record.offset
-        assert record.offset > last
+        if record.offset <= last:  # they come out of a log, where a damaged batch may hold anything
+            raise CorruptBatch(f"offset {record.offset} follows offset {last}")
         last = record.offset
         timestamp = log_append_time if stamped else record.timestamp
         highest = max(highest, timestamp)
