@@ -90,6 +90,15 @@ _FOREIGN: Final = frozenset(
 BROKER_KEYS: Final = Table(
     (
         _key(
+            "stratalog.metrics.port",
+            INT,
+            None,
+            _LOW,
+            "Port of the metrics in Prometheus text, over HTTP; 0 takes a free one, none where not set.",
+            low=0,
+            high=65535,
+        ),
+        _key(
             "advertised.listeners",
             LIST,
             None,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from stratalog.base.failures import Malformed
-from stratalog.base.ports import Disk, Pool, Rng
+from stratalog.base.ports import Clock, Disk, Pool, Rng
 from stratalog.base.types import Millis, Uuid
 from stratalog.controller.controller import Controller, Result
 from stratalog.controller.runtime import Runtime
@@ -145,9 +145,11 @@ class Metadata:
         quorum: Quorum,
         controller: Controller,
         runtime: Runtime,
+        clock: Clock,
         rng: Rng,
         formatted: Formatted,
     ) -> None:
+        self._clock = clock
         self.config = config
         self.quorum = quorum
         self.cluster_id = formatted.cluster_id
@@ -181,6 +183,7 @@ class Metadata:
         config: BrokerConfig,
         disk: Disk,
         pool: Pool,
+        clock: Clock,
         rng: Rng,
         directories: Sequence[str],
         endpoints: Sequence[Endpoint],
@@ -224,7 +227,15 @@ class Metadata:
             node_id=node_id, cluster_id=formatted.cluster_id, settings=config, rng=rng, image=loader.image
         )
         runtime = Runtime(controller, quorum, loader.image)
-        self = cls(config=config, quorum=quorum, controller=controller, runtime=runtime, rng=rng, formatted=formatted)
+        self = cls(
+            config=config,
+            quorum=quorum,
+            controller=controller,
+            runtime=runtime,
+            clock=clock,
+            rng=rng,
+            formatted=formatted,
+        )
         self._start(disk, home, was_empty, endpoints, controller_endpoints, clean_shutdown_epoch, now)
         return self
 
@@ -276,6 +287,7 @@ class Metadata:
         self.quorum.flush()
         assert self.broker_epoch >= 0, "the registration is committed"
         self._last_snapshot_ms = now
+        self.config.apply(self.image)
 
     def serve(self, now: Millis) -> None:
         """Unfence this broker: its logs are open, clients may come.  Committed when it returns."""
@@ -362,9 +374,10 @@ class Metadata:
 
         self.quorum.take_snapshot(SnapshotId(image.offset + 1, image.epoch), values, now, wait=wait)
 
-    def close(self, now: Millis, *, clean: bool = True) -> None:
+    def close(self, *, clean: bool = True) -> None:
         """Fence this broker, so that the next start (a Kafka's too) need not wait for its session; flush and close.
         The clean-shutdown marker is the caller's, with `broker_epoch`."""
+        now = self._clock.now_ms()
         if clean and self._serving:
             self._serving = False
             broker = self._controller.image.brokers.get(self.node_id)
