@@ -126,7 +126,7 @@ class BrokerConfig:
         self._values: dict[str, Any] = {}
         self._log_defaults: LogConfig | None = None
         self._rebuild()
-        _ = self.listener, self.advertised  # a bad one is found here, not when a socket is wanted
+        _ = self.advertised_listeners  # a bad one is found here, not when a socket is wanted
 
     @classmethod
     def load(cls, text: str = "", overrides: Iterable[str] = ()) -> BrokerConfig:
@@ -196,7 +196,7 @@ class BrokerConfig:
         return int(self["node.id"])
 
     @property
-    def directories(self) -> list[str]:
+    def log_dirs(self) -> list[str]:
         """The log directories, without the slash that some write behind them."""
         return [path.rstrip("/") or "/" for path in self["log.dirs"]]
 
@@ -204,25 +204,6 @@ class BrokerConfig:
     def metrics_port(self) -> int | None:
         value = self["stratalog.metrics.port"]
         return None if value is None else int(value)
-
-    @property
-    def listener(self) -> tuple[str, str, int]:
-        """The first listener of the broker: name, host, port."""
-        found = self.listeners
-        if not found:
-            raise ConfigError("listeners", ",".join(self["listeners"] or ()), "has no listener for clients")
-        return found[0].name, found[0].host, found[0].port
-
-    @property
-    def advertised(self) -> tuple[str, int] | None:
-        """How clients reach the first listener, None where nothing else was said than where it listens."""
-        if self["advertised.listeners"] is None:
-            return None
-        name = self.listener[0]
-        for entry in self.advertised_listeners:
-            if entry.name == name:
-                return entry.host, entry.port
-        return None
 
     @property
     def protocols(self) -> dict[str, str]:
