@@ -200,6 +200,8 @@ class BrokerConfig:
         """The log directories, without the slash that some write behind them."""
         return [path.rstrip("/") or "/" for path in self["log.dirs"]]
 
+    directories = log_dirs
+
     @property
     def metrics_port(self) -> int | None:
         value = self["stratalog.metrics.port"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from stratalog.base.failures import Malformed
-from stratalog.base.ports import Disk, Pool, Rng
+from stratalog.base.ports import Clock, Disk, Pool, Rng
 from stratalog.base.types import Millis, Uuid
 from stratalog.controller.controller import Controller, Result
 from stratalog.controller.runtime import Runtime
@@ -145,9 +145,11 @@ class Metadata:
         quorum: Quorum,
         controller: Controller,
         runtime: Runtime,
+        clock: Clock,
         rng: Rng,
         formatted: Formatted,
     ) -> None:
+        self._clock = clock
         self.config = config
         self.quorum = quorum
         self.cluster_id = formatted.cluster_id
@@ -181,6 +183,7 @@ class Metadata:
         config: BrokerConfig,
         disk: Disk,
         pool: Pool,
+        clock: Clock,
         rng: Rng,
         directories: Sequence[str],
         endpoints: Sequence[Endpoint],
@@ -229,6 +232,7 @@ class Metadata:
             quorum=quorum,
             controller=controller,
             runtime=runtime,
+            clock=clock,
             rng=rng,
             formatted=formatted,
         )
@@ -370,9 +374,10 @@ class Metadata:
 
         self.quorum.take_snapshot(SnapshotId(image.offset + 1, image.epoch), values, now, wait=wait)
 
-    def close(self, now: Millis, *, clean: bool = True) -> None:
+    def close(self, *, clean: bool = True) -> None:
         """Fence this broker, so that the next start (a Kafka's too) need not wait for its session; flush and close.
         The clean-shutdown marker is the caller's, with `broker_epoch`."""
+        now = self._clock.now_ms()
         if clean and self._serving:
             self._serving = False
             broker = self._controller.image.brokers.get(self.node_id)
