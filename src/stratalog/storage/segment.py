@@ -1,6 +1,285 @@
-"""One segment: a file of batches and its indexes.  Skeleton, body follows."""
+"""One segment: a file of batches from a base offset on, and its indexes.
+
+Written by the log's one writer; read by any thread: `size` is published after the bytes are there, and a reader never
+looks past the bound that the log gave it.  Files are opened when they are first needed and dropped, not closed: a file
+region that is on its way to a socket keeps its file, and the descriptor goes with the last of them.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from stratalog.base.errors import ErrorCode
+from stratalog.base.failures import ApiError
+from stratalog.base.ports import Disk, File
+from stratalog.base.types import MAX_INT32
+from stratalog.storage import layout
+from stratalog.storage.config import LogConfig
+from stratalog.storage.index_file import CorruptIndex
+from stratalog.storage.offset_index import OffsetIndex
+from stratalog.storage.scan import scan
+from stratalog.storage.time_index import TimeIndex
+from stratalog.storage.txn_index import TxnIndex
+
+_HEAD = struct.Struct(">qiibIhi")  # base offset, length, epoch, magic, crc, attributes, last offset delta
+_PADDING = bytes(_HEAD.size - 17)
+"""So that the last message of an old message set, shorter than a batch header, is read like any other."""
+_SEARCH_BYTES = 8 << 10
+"""Read at once while searching for a batch: what lies between two index entries, and headers of what follows."""
 
 
 class Segment:
-    base_offset: int
-    size: int
+    """The file pair.  `state` is the passing suffix of its names, '' for a live one."""
+
+    __slots__ = (
+        "_file",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "directory",
+        "disk",
+        "first_timestamp",
+        "index_interval",
+        "jitter_ms",
+        "offset_index",
+        "size",
+        "state",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        size: int,
+        created_ms: int,
+        jitter_ms: int = 0,
+        state: str = "",
+        has_txn_index: bool = False,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.state = state
+        self.size = size
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self.index_interval = config.index_interval_bytes
+        self.bytes_since_index = 0
+        self.first_timestamp = -1
+        """The first batch's max timestamp, -1 while it was not read."""
+        self._max_timestamp: int | None = None
+        self._offset_of_max_timestamp = base_offset
+        self._file: File | None = None
+        name = f"{directory}/{base_offset:020d}"
+        self.offset_index = OffsetIndex(disk, name + layout.INDEX + state, base_offset, config.segment_index_bytes)
+        self.time_index = TimeIndex(disk, name + layout.TIME_INDEX + state, base_offset, config.segment_index_bytes)
+        self.txn_index = TxnIndex(disk, name + layout.TXN_INDEX + state, exists=has_txn_index)
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        jitter_ms: int = 0,
+        state: str = "",
+    ) -> Segment:
+        """A new, empty, active segment.  Left-overs of the same name are emptied."""
+        segment = cls(disk, directory, base_offset, config, size=0, created_ms=now_ms, jitter_ms=jitter_ms, state=state)
+        segment._file = disk.open(segment.path, create=True)
+        if segment._file.size():
+            segment._file.truncate(0)
+        if disk.exists(segment.txn_index.path):
+            disk.unlink(segment.txn_index.path)
+        segment.offset_index.keep(0)
+        segment.time_index.keep(0)
+        segment._max_timestamp = -1
+        return segment
+
+    # --- the file --------------------------------------------------------------------------------------------------
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{self.base_offset:020d}{layout.LOG}{self.state}"
+
+    @property
+    def paths(self) -> list[str]:
+        """All of its files that may exist."""
+        name = f"{self.directory}/{self.base_offset:020d}"
+        return [name + kind + self.state for kind in layout.SEGMENT_SUFFIXES]
+
+    @property
+    def file(self) -> File:
+        file = self._file
+        if file is None:
+            file = self.disk.open(self.path)
+            self._file = file
+        return file
+
+    @property
+    def max_timestamp(self) -> int:
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+            assert self._max_timestamp is not None
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+        return self._offset_of_max_timestamp
+
+    def _load_max_timestamp(self) -> None:
+        if self.time_index.entries < 0:
+            self.time_index.open()
+        self._offset_of_max_timestamp = self.time_index.last_offset
+        self._max_timestamp = self.time_index.last_timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The greatest timestamp, the file's own where no batch has one: what retention by time goes by."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.file.mtime_ms()
+
+    def fits(self, offset: int) -> bool:
+        return 0 <= offset - self.base_offset <= MAX_INT32
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+    def note(self, *, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
+        """A batch was written at `position`: timestamps, and index entries when it is time for one."""
+        greatest = self._max_timestamp
+        if greatest is None:
+            greatest = self.max_timestamp
+        if max_timestamp > greatest:
+            self._max_timestamp = greatest = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if self.bytes_since_index > self.index_interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(greatest, self._offset_of_max_timestamp)
+            self.bytes_since_index = 0
+        self.bytes_since_index += size
+
+    def load_first_timestamp(self) -> int:
+        """The first batch's max timestamp, -1 when the segment is empty."""
+        if self.first_timestamp < 0 and self.size:
+            for row in scan(self.file, 0, self.size, verify=False):
+                self.first_timestamp = row[7]
+                break
+        return self.first_timestamp
+
+    def become_inactive(self) -> None:
+        """The last time index entry, and indexes cut to what they hold."""
+        self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, closing=True)
+        self.offset_index.file.trim()
+        self.time_index.file.trim()
+
+    def make_active(self) -> None:
+        """Room in the indexes for more: it takes appends (again)."""
+        self.offset_index.keep(self.offset_index.entries)
+        self.time_index.keep(self.time_index.entries)
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+    def lookup(self, offset: int) -> int:
+        """A position at or before the batch with `offset`, from the index."""
+        try:
+            return self.offset_index.lookup(offset)[1]
+        except CorruptIndex:
+            return 0  # found out late: the search goes from the start, and the next load rebuilds the index
+
+    def find(self, offset: int, start: int, end: int) -> tuple[int, int, int] | None:
+        """(position, size, base offset) of the first batch whose last offset is at or after `offset`."""
+        file = self.file
+        position = start
+        unpack = _HEAD.unpack_from
+        while end - position >= 17:
+            block = file.pread(min(_SEARCH_BYTES, end - position), position)
+            if position + len(block) >= end:
+                block += _PADDING
+            limit = len(block) - _HEAD.size
+            at = 0
+            while at <= limit:
+                base, length, _, magic, _, _, delta = unpack(block, at)
+                if magic != 2:
+                    if magic > 2 or magic < 0 or length < 14:
+                        raise self._damaged(position + at)
+                    delta = 0
+                elif length < 49 or delta < 0:
+                    raise self._damaged(position + at)
+                if base + delta >= offset:
+                    return position + at, length + 12, base
+                at += length + 12
+            if not at:
+                return None
+            position += at
+        return None
+
+    def _damaged(self, position: int) -> ApiError:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: no batch at byte {position}")
+
+    def next_offset(self) -> int:
+        """The offset behind its last batch, found from the last index entry on."""
+        start = 0
+        if self.offset_index.entries:
+            start = self.offset_index.entry(self.offset_index.entries - 1)[1]
+            if start >= self.size:
+                start = 0
+        last = self.base_offset - 1
+        for row in scan(self.file, start, self.size, verify=False):
+            last = row[3]
+        if last < self.base_offset and start:
+            for row in scan(self.file, 0, self.size, verify=False):
+                last = row[3]
+        return last + 1
+
+    # --- names -----------------------------------------------------------------------------------------------------
+    def rename_state(self, state: str) -> None:
+        """Change the passing suffix of all its files, the log last: while `.log` has the old name, all of it counts
+        as the old state."""
+        old_name = f"{self.directory}/{self.base_offset:020d}"
+        for kind in (*layout.INDEX_SUFFIXES, layout.LOG):
+            source = old_name + kind + self.state
+            if kind == layout.LOG or self.disk.exists(source):
+                self.disk.rename(source, old_name + kind + state)
+        self.state = state
+        self._renamed()
+
+    def moved(self, directory: str) -> None:
+        self.directory = directory
+        self._renamed()
+
+    def _renamed(self) -> None:
+        name = f"{self.directory}/{self.base_offset:020d}"
+        self.offset_index.file.renamed(name + layout.INDEX + self.state)
+        self.time_index.file.renamed(name + layout.TIME_INDEX + self.state)
+        self.txn_index.renamed(name + layout.TXN_INDEX + self.state)
+        rename = getattr(self._file, "renamed", None)
+        if rename is not None:
+            rename(self.path)
+
+    def sync_files(self) -> list[File]:
+        """The files that a flush must sync: those that are open, since what was written was written through them."""
+        files = [self.file]
+        indexes = (self.offset_index.file, self.time_index.file, self.txn_index)
+        files.extend(file for index in indexes if (file := index.sync_file()) is not None)
+        return files
+
+    def drop(self) -> None:
+        """Let go of all files."""
+        self.offset_index.file.drop()
+        self.time_index.file.drop()
+        self.txn_index.drop()
+        self._file = None
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path}, {self.size} bytes)"

@@ -52,13 +52,6 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-class RecordError(NamedTuple):
-    """A record that was refused: its index in the batch, and why."""
-
-    index: int
-    message: str
-
-
 class AppendInfo:
     """What became of one append.  Of a duplicate, the offsets are those of the batch that was written first."""
 

@@ -1,0 +1,144 @@
+"""An index's file: allocated to its greatest size, mapped, trimmed when its segment closes, opened when needed.
+
+    entries ... | zeros up to `segment.index.bytes`     while its segment is the active one
+    entries                                             after a roll or a clean close
+
+Entries are read and written in place in the mapping; no Python object exists for an entry.  One thread writes, any
+thread reads: an entry counts only after `entries` has moved past it.  `trim`, `resize` and `drop` let go of the
+mapping, and a reader who was inside it gets ValueError and starts over (see `retry` in the two kinds of index).
+
+Blocks are taken from the file system with an ordinary write before the mapping touches them: on a full disk that is
+an `OSError`, where a store into a sparse mapping would be the end of the process.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from stratalog.base.limits import WARM_INDEX_BYTES
+from stratalog.base.ports import Disk, File, Mapping
+
+RESERVE_BYTES = 16 << 10
+"""Taken from the file system at once: 2,048 offsets, or 8 MiB of log at the default interval."""
+WARM_BYTES = WARM_INDEX_BYTES
+_ZEROS = bytes(RESERVE_BYTES)
+_NOTHING = memoryview(b"")
+
+
+class CorruptIndex(Exception):
+    """An index that cannot be one: its size is no multiple of its entry's.  Whoever sees it rebuilds the index."""
+
+
+class IndexFile:
+    """The bytes of one index.  `entries` and `view` are what the two kinds of index work on."""
+
+    __slots__ = (
+        "_file",
+        "_mapping",
+        "_reserved",
+        "disk",
+        "entries",
+        "entry_size",
+        "max_bytes",
+        "max_entries",
+        "path",
+        "view",
+    )
+
+    def __init__(self, disk: Disk, path: str, entry_size: int, max_bytes: int) -> None:
+        self.disk = disk
+        self.path = path
+        self.entry_size = entry_size
+        self.max_bytes = max_bytes
+        self.max_entries = max_bytes // entry_size
+        self.entries = -1
+        """-1 until the file was opened."""
+        self.view: memoryview = _NOTHING
+        self._file: File | None = None
+        self._mapping: Mapping | None = None
+        self._reserved = 0
+
+    def open(self) -> None:
+        """Map what is there; every entry in the file counts.  A second thread that does the same harms nothing."""
+        if self._file is None:
+            self._file = self.disk.open(self.path, create=True)
+        size = self._file.size()
+        if size % self.entry_size:
+            raise CorruptIndex(f"{self.path}: {size} bytes are no multiple of {self.entry_size}")
+        if size:
+            mapping = self._file.map(size)
+            self._mapping = mapping
+            self.view = mapping.view
+        else:
+            self._mapping = None
+            self.view = _NOTHING
+        self._reserved = size
+        self.entries = size // self.entry_size
+
+    def allocate(self, entries: int) -> None:
+        """Make it the index of an active segment: its greatest size, `entries` of which count."""
+        self._release()
+        if self._file is None:
+            self._file = self.disk.open(self.path, create=True)
+        size = self.max_entries * self.entry_size
+        keep = entries * self.entry_size
+        self._file.truncate(keep)  # what is behind the entries becomes zeros
+        self._file.allocate(size)
+        if size:
+            mapping = self._file.map(size)
+            self._mapping = mapping
+            self.view = mapping.view
+        else:
+            self.view = _NOTHING
+        self._reserved = keep
+        self.entries = entries
+
+    def reserve(self) -> None:
+        """Room on the disk for one more entry; `OSError` (ENOSPC) when there is none."""
+        end = (self.entries + 1) * self.entry_size
+        if end <= self._reserved:
+            return
+        assert self._file is not None
+        size = min(RESERVE_BYTES, self.max_entries * self.entry_size - self._reserved)
+        if size <= 0:
+            raise OSError(errno.EFBIG, "the index is full", self.path)
+        self._file.pwritev([memoryview(_ZEROS)[:size]], self._reserved)
+        self._reserved += size
+
+    def trim(self) -> None:
+        """Cut the file behind its last entry.  It is mapped again when somebody asks."""
+        if self.entries < 0:
+            return
+        size = self.entries * self.entry_size
+        self._release()
+        if self._file is None:
+            self._file = self.disk.open(self.path, create=True)
+        self._file.truncate(size)
+        self.entries = -1
+
+    def sync_file(self) -> File | None:
+        """The file to sync, None while it was never opened (then nothing was written)."""
+        return self._file
+
+    def renamed(self, path: str) -> None:
+        self.path = path
+        rename = getattr(self._file, "renamed", None)
+        if rename is not None:
+            rename(path)
+
+    def let_go(self) -> None:
+        """Close the descriptor of an index that is trimmed and synced; it is opened again when somebody asks."""
+        if self.entries < 0:
+            self._file = None
+
+    def drop(self) -> None:
+        """Let go of mapping and file; the file goes with its last reader."""
+        self._release()
+        self._file = None
+        self.entries = -1
+
+    def _release(self) -> None:
+        mapping, self._mapping = self._mapping, None
+        self.view = _NOTHING
+        if mapping is not None:
+            mapping.close()

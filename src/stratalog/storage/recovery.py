@@ -1,0 +1,608 @@
+"""Loading a partition's directory, and repairing what a crash left in it.
+
+Runs on a pool thread before anybody else sees the log.  The passes, in order:
+
+    1  temporary files go: `.deleted`, `.tmp`, `.cleaned` and the `.swap` of an exchange that was not complete
+    2  complete exchanges are finished: what a `.swap` covers goes, the `.swap` takes its name
+    3  segments are taken in; an index without its log goes; missing or impossible indexes are rebuilt
+    4  a segment whose offsets outgrow 31 bits is split (`split`)
+    5  unless the last stop was clean: every batch from the recovery point on is checked; the log ends before the
+       first one that is not whole, later segments go; only index entries behind what was flushed are rebuilt
+    6  a log that ends before its start is emptied and begins at its start
+    7  epochs are cut to the log, stray snapshots go, the producers' state is loaded from the newest snapshot that can
+       be trusted and replayed to the log end; transaction indexes of recovered segments are written anew
+
+A torn tail and rot are told apart (D17).  Data below the recovery point was synced once: when a batch of it is damaged,
+nothing is cut.  The damage is reported with file, position and offsets, the batches behind it stay readable, and the
+report says `damaged`, so that this replica is repaired from another before it leads.  Only when such damage is in the
+last segment and no sound batch follows, the rest of the file is cut off, and then a copy is kept.  Above the recovery
+point the log is cut at the first damage; when sound batches follow, what is cut was not a torn tail alone: the bytes
+are kept as `<base>.log.damaged`, later segments are renamed so, and both are reported.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from stratalog.base.failures import Malformed
+from stratalog.records import batch as batches
+from stratalog.records import control
+from stratalog.storage import checkpoints, layout, split
+from stratalog.storage.epochs import LeaderEpochs
+from stratalog.storage.index_file import CorruptIndex
+from stratalog.storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY
+from stratalog.storage.producers import read_snapshot
+from stratalog.storage.scan import CONTROL, TRANSACTIONAL, resync, scan, why_invalid
+from stratalog.storage.segment import Segment
+from stratalog.storage.time_index import ENTRY_SIZE as TIME_ENTRY
+from stratalog.storage.values import AbortedTxn, OffsetMetadata, Origin
+
+if TYPE_CHECKING:
+    from stratalog.storage.log import Log
+
+Progress = Callable[[int, int], None]
+_COPY = 1 << 20
+
+
+def load(
+    log: Log,
+    *,
+    log_start_offset: int,
+    recovery_point: int,
+    clean: bool,
+    now_ms: int,
+    progress: Progress | None,
+) -> None:
+    """Fill a fresh `Log` from its directory."""
+    disk, directory = log.disk, log.directory
+    if not disk.is_dir(directory):
+        disk.mkdir(directory)
+        log._dir_dirty = True
+    log.check_topic_id(checkpoints.read_topic_id(disk, directory))
+    names = _remove_temporary(log)
+    names = _finish_swaps(log, names)
+    try:
+        rows = checkpoints.read_epochs(disk, f"{directory}/{layout.LEADER_EPOCHS}")
+    except Malformed as error:
+        log.report.add("epochs-unreadable", f"{directory}/{layout.LEADER_EPOCHS}", f"rebuilt from the log: {error}")
+        rows, clean, recovery_point = [], False, 0
+    log.epochs = LeaderEpochs(disk, directory, rows)
+    segments, broken = _take_in(log, names, clean, now_ms)
+    log.segment_set.replace((), segments)
+    _split_overflows(log, now_ms)
+    rebuilt = _recover(log, broken, recovery_point, clean, now_ms, progress)
+    end = _end_offset(log, log_start_offset, clean, now_ms)
+    _settle(log, end, log_start_offset, recovery_point, clean, now_ms, rebuilt, rows)
+    if log.topic_id is not None and not disk.exists(f"{directory}/{layout.PARTITION_METADATA}"):
+        checkpoints.write_topic_id(disk, directory, log.topic_id)
+    log.report.segments = len(log.segment_set)
+    log.check_invariants()
+
+
+# --- passes 1 and 2 -------------------------------------------------------------------------------------------------
+def _remove_temporary(log: Log) -> list[str]:
+    disk, directory = log.disk, log.directory
+    left: list[str] = []
+    swaps: list[tuple[int, str]] = []
+    cleaned: list[tuple[int, str]] = []
+    for name in disk.listdir(directory):
+        parsed = layout.parse(name)
+        if name.endswith(layout.TEMPORARY):
+            disk.unlink(f"{directory}/{name}")
+        elif parsed is None or parsed.state in ("", layout.DAMAGED):
+            left.append(name)
+        elif parsed.state == layout.DELETED:
+            disk.unlink(f"{directory}/{name}")
+        elif parsed.state == layout.SWAP:
+            swaps.append((parsed.offset, name))
+        elif parsed.state == layout.CLEANED:
+            cleaned.append((parsed.offset, name))
+        else:
+            left.append(name)
+    least = min((offset for offset, _ in cleaned), default=1 << 63)
+    for offset, name in swaps:
+        if offset >= least:
+            log.report.add("swap-removed", f"{directory}/{name}", "of an exchange that was not complete")
+            disk.unlink(f"{directory}/{name}")
+        else:
+            left.append(name)
+    for _, name in cleaned:
+        disk.unlink(f"{directory}/{name}")
+    left.sort()
+    return left
+
+
+def _finish_swaps(log: Log, names: list[str]) -> list[str]:
+    disk, directory = log.disk, log.directory
+    swaps = [name for name in names if name.endswith(layout.SWAP)]
+    if not swaps:
+        return names
+    low, high = 1 << 63, -1
+    for name in swaps:
+        parsed = layout.parse(name)
+        assert parsed is not None
+        if parsed.kind == layout.LOG:
+            size = disk.size(f"{directory}/{name}")
+            segment = Segment(disk, directory, parsed.offset, log.config, size=size, created_ms=0, state=layout.SWAP)
+            last = parsed.offset - 1
+            for row in scan(segment.file, 0, size, verify=False):
+                last = row[3]
+            segment.drop()
+            low, high = min(low, parsed.offset), max(high, last + 1)
+    for name in names:
+        parsed = layout.parse(name)
+        # Snapshots stay: they are right for whatever segments hold the records (D06).
+        if parsed is not None and not parsed.state and parsed.kind != layout.SNAPSHOT and low <= parsed.offset < high:
+            log.report.add("superseded-removed", f"{directory}/{name}", "a cleaned or split segment takes its place")
+            disk.unlink(f"{directory}/{name}")
+    for name in sorted(swaps, key=lambda name: name.endswith(layout.LOG + layout.SWAP)):
+        log.report.add("swap-finished", f"{directory}/{name}", "renamed to its live name")
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(layout.SWAP)}")
+    disk.fsync_dir(directory)
+    return disk.listdir(directory)
+
+
+# --- pass 3 ---------------------------------------------------------------------------------------------------------
+def _take_in(log: Log, names: list[str], clean: bool, now_ms: int) -> tuple[list[Segment], set[int]]:
+    """The segments of the directory, and the base offsets of those whose indexes must be rebuilt."""
+    disk, directory, config = log.disk, log.directory, log.config
+    files: dict[int, set[str]] = {}
+    for name in names:
+        parsed = layout.parse(name)
+        if parsed is not None and not parsed.state and parsed.kind != layout.SNAPSHOT:
+            files.setdefault(parsed.offset, set()).add(parsed.kind)
+    segments: list[Segment] = []
+    broken: set[int] = set()
+    span = min(config.segment_jitter_ms, config.segment_ms)
+    for base, kinds in sorted(files.items()):
+        if layout.LOG not in kinds:
+            for kind in sorted(kinds):
+                path = layout.path_of(directory, base, kind)
+                log.report.add("orphan-removed", path, "an index without its log")
+                disk.unlink(path)
+            continue
+        name = f"{directory}/{base:020d}"
+        segment = Segment(
+            disk,
+            directory,
+            base,
+            config,
+            size=disk.size(name + layout.LOG),
+            created_ms=now_ms,
+            jitter_ms=log._jitter(span) if log._jitter is not None and span > 0 else 0,
+            has_txn_index=layout.TXN_INDEX in kinds,
+        )
+        segments.append(segment)
+        reason = _doubt(segment, kinds, clean)
+        if reason is not None:
+            log.report.add("index-rebuilt", segment.path, reason)
+            broken.add(base)
+    return segments, broken
+
+
+def _doubt(segment: Segment, kinds: set[str], clean: bool) -> str | None:
+    """Why the indexes of a segment cannot be trusted, None when nothing speaks against them."""
+    if layout.INDEX not in kinds:
+        return "the offset index is missing"
+    if layout.TIME_INDEX not in kinds:
+        return "the time index is missing"
+    disk = segment.disk
+    for path, entry in (
+        (segment.offset_index.file.path, OFFSET_ENTRY),
+        (segment.time_index.file.path, TIME_ENTRY),
+    ):
+        size = disk.size(path)
+        if size % entry:
+            return f"{path} has {size} bytes, no multiple of {entry}"
+    if layout.TXN_INDEX in kinds:
+        try:
+            segment.txn_index.sanity_check(segment.base_offset)
+        except Malformed as error:
+            return str(error)
+    if not clean:
+        index = segment.offset_index
+        entries = disk.size(index.file.path) // OFFSET_ENTRY
+        if entries > 1 and entries == index.file.max_entries:  # still as large as it was made: trimmed by nobody
+            valid = index.valid_entries(max(segment.size, 1), 1 << 63)
+            if valid < entries:
+                index.file.drop()
+                return "the offset index was not closed"
+    return None
+
+
+# --- passes 4 and 5 -------------------------------------------------------------------------------------------------
+def _split_overflows(log: Log, now_ms: int) -> None:
+    segments = log.segment_set.all
+    for segment, following in zip(segments, (*segments[1:], None), strict=False):
+        if following is not None and segment.fits(following.base_offset):
+            continue
+        if segment.size and not segment.fits(_last_offset(segment)):
+            log.report.add("segment-split", segment.path, "its offsets outgrow what an index can hold")
+            split.split(log, segment, now_ms)
+
+
+def _last_offset(segment: Segment) -> int:
+    """By the headers alone: indexes may be missing, or wrong for a segment that is too long for them."""
+    last = segment.base_offset - 1
+    for row in scan(segment.file, 0, segment.size, verify=False):
+        last = row[3]
+    return last
+
+
+def _recover(
+    log: Log, broken: set[int], recovery_point: int, clean: bool, now_ms: int, progress: Progress | None
+) -> dict[int, int]:
+    """Check what must be checked.  Returns, for each segment whose transaction index must be written anew, from which
+    offset on."""
+    segments = log.segment_set.all
+    if not segments:
+        return {}
+    unflushed = {segment.base_offset for segment in log.segment_set.from_offset(recovery_point)} if not clean else set()
+    work = [segment for segment in segments if segment.base_offset in unflushed or segment.base_offset in broken]
+    total = sum(segment.size for segment in work)
+    done = 0
+    rebuilt: dict[int, int] = {}
+    for segment in work:
+        size = segment.size
+        keep = segment.base_offset not in broken and segment.base_offset < recovery_point
+        flushed = recovery_point if not clean else 1 << 63
+        from_offset, cut = _recover_segment(log, segment, keep, flushed, segment is segments[-1])
+        rebuilt[segment.base_offset] = from_offset
+        log.report.segments_recovered += 1
+        log.report.bytes_recovered += size
+        done += size
+        if progress is not None:
+            progress(done, total)
+        if segment is not segments[-1]:
+            segment.become_inactive()
+        if cut:
+            later = [other for other in segments if other.base_offset > segment.base_offset]
+            _drop_later(log, later)
+            break
+    return rebuilt
+
+
+def _drop_later(log: Log, later: list[Segment]) -> None:
+    """Segments behind the cut: kept aside when they hold anything, from the last one down."""
+    log.segment_set.replace(later, ())
+    for segment in reversed(later):
+        log.report.bytes_truncated += segment.size
+        if segment.size:
+            log.report.add("segment-kept-aside", segment.path, "it follows the place where the log was cut")
+            segment.rename_state(layout.DAMAGED)
+        else:
+            segment.rename_state(layout.DELETED)
+            for path in segment.paths:
+                log.disk.unlink(path, missing_ok=True)
+        segment.drop()
+
+
+def _recover_segment(log: Log, segment: Segment, keep: bool, flushed: int, is_last: bool) -> tuple[int, bool]:
+    """Check a segment's batches and rebuild its indexes from where they are not known to be right.
+
+    Returns the first offset that was checked and whether the log was cut here.
+    """
+    file = segment.file
+    end = file.size()
+    start = kept = 0
+    last = segment.base_offset - 1
+    if keep:
+        kept, start, last = _trusted_prefix(segment, flushed, end)
+    times = segment.time_index.entries_below(last + 1) if kept else 0
+    segment.offset_index.keep(kept)
+    segment.time_index.keep(times)
+    segment._max_timestamp = segment.time_index.last_timestamp
+    segment._offset_of_max_timestamp = segment.time_index.last_offset
+    segment.bytes_since_index = 0
+    if start:
+        last = segment.base_offset - 1  # the batch of the last entry is checked again
+    epochs = log.epochs
+    position = start
+    first_checked = -1
+    indexing = True
+    while True:
+        for row in scan(file, position, end, verify=True, after_offset=last):
+            at, size, base, last, epoch, magic = row[:6]
+            if first_checked < 0:
+                first_checked = base
+            position = at + size
+            if indexing:
+                try:
+                    segment.note(last_offset=last, max_timestamp=row[7], position=at, size=size)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    indexing = False  # an index is only a shortcut: start-up never needs free space
+                    log.report.add("index-short", segment.path, "the disk is full: searches take longer")
+            if magic == 2 and epoch >= 0 and (epochs.latest is None or epoch > epochs.latest):
+                epochs.assign(epoch, base, write=False)
+        if position >= end:
+            break
+        reason = why_invalid(file, position, end, last)
+        following = resync(file, position, end, last)
+        if last + 1 < flushed:
+            if following >= 0 or not is_last:
+                text = f"{reason}; flushed data is damaged behind offset {last}, nothing was cut"
+                log.report.add("flushed-data-damaged", segment.path, text, position)
+                log.report.damaged = True
+                if following < 0:
+                    break
+                position = following
+                continue
+            log.report.damaged = True
+        behind = sum(other.size for other in log.segment_set.all if other.base_offset > segment.base_offset)
+        if following >= 0 or behind or last + 1 < flushed:
+            _keep_aside(log, segment, position, end, reason)
+        else:
+            log.report.add("tail-cut", segment.path, f"{end - position} bytes: {reason}", position)
+        log.report.bytes_truncated += end - position
+        file.truncate(position)
+        segment.size = position
+        return (first_checked if first_checked >= 0 else max(last + 1, segment.base_offset)), True
+    segment.size = end
+    return (first_checked if first_checked >= 0 else segment.base_offset), False
+
+
+def _trusted_prefix(segment: Segment, flushed: int, end: int) -> tuple[int, int, int]:
+    """How many index entries below the recovery point are right, and the position and offset of the last of them.
+    They were synced with the data; the last one is held against the batch that it points to."""
+    try:
+        entries = segment.offset_index.valid_entries(end, flushed)
+        while entries > 0:
+            offset, position = segment.offset_index.entry(entries - 1)
+            row = next(scan(segment.file, position, end, verify=True), None)
+            if row is not None and row[3] == offset:
+                return entries, position, offset
+            entries = 0
+    except CorruptIndex:
+        segment.offset_index.file.drop()
+    return 0, 0, segment.base_offset - 1
+
+
+def _keep_aside(log: Log, segment: Segment, position: int, end: int, reason: str) -> None:
+    """Copy what is about to be cut, as far as the disk has room."""
+    path = segment.path + layout.DAMAGED
+    text = f"{end - position} bytes are cut and kept as {path}: {reason}"
+    try:
+        with_copy = log.disk.open(path, create=True)
+        with_copy.truncate(0)
+        at = position
+        while at < end:
+            block = segment.file.pread(min(_COPY, end - at), at)
+            with_copy.pwritev([block], at - position)
+            at += len(block)
+        with_copy.fsync()
+        with_copy.close()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        log.disk.unlink(path, missing_ok=True)
+        text = f"{end - position} bytes are cut, the disk has no room to keep them: {reason}"
+    log.report.add("kept-aside", segment.path, text, position)
+
+
+# --- passes 6 and 7 -------------------------------------------------------------------------------------------------
+def _end_offset(log: Log, log_start_offset: int, clean: bool, now_ms: int) -> int:
+    """Where the log ends; a log that ends before its start begins anew there."""
+    if len(log.segment_set):
+        end = _next_offset(log.segment_set.active)
+        if end >= log_start_offset:
+            return end
+        log.report.add(
+            "log-start-beyond-end",
+            log.directory,
+            f"the log ends at {end} and should begin at {log_start_offset}: files are missing. It is emptied.",
+        )
+        log.report.damaged = True
+        doomed = log.segment_set.all
+        log.segment_set.replace(doomed, ())
+        for segment in reversed(doomed):
+            segment.rename_state(layout.DELETED)
+            for path in segment.paths:
+                log.disk.unlink(path, missing_ok=True)
+            segment.drop()
+        log.epochs.clear()
+    log.segment_set.replace((), (log._new_segment(log_start_offset, now_ms),))
+    return log_start_offset
+
+
+def _next_offset(segment: Segment) -> int:
+    try:
+        return segment.next_offset()
+    except CorruptIndex:
+        return _last_offset(segment) + 1
+
+
+def _settle(
+    log: Log,
+    end: int,
+    log_start_offset: int,
+    recovery_point: int,
+    clean: bool,
+    now_ms: int,
+    rebuilt: dict[int, int],
+    rows: list[tuple[int, int]],
+) -> None:
+    active = log.segment_set.active
+    start = log_start_offset
+    if not log.config.remote_storage_enable:
+        start = max(start, log.segment_set.first.base_offset)
+    log.log_start_offset = start
+    log.local_log_start_offset = max(start, log.segment_set.first.base_offset)
+    log.recovery_point = end if clean else min(recovery_point, end)
+    log._log_end = OffsetMetadata(end, active.base_offset, active.size)
+    log.epochs.truncate_from_end(end, write=False)
+    log.epochs.truncate_from_start(log_start_offset, write=False)
+    if log.epochs.rows != rows:
+        log.epochs.write()
+    active.make_active()
+    log._restage()
+    _remove_stray_snapshots(log)
+    replayed = rebuild_producers(log, now_ms, end_offset=end, rebuilt=rebuilt)
+    if replayed and not clean:
+        try:
+            log.take_snapshot(sync=True)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+    from stratalog.storage import read  # above this module: `log` imports both
+
+    log._high_watermark = read.locate(log, start)
+    log.refresh_first_unstable()
+
+
+def snapshot_offsets(log: Log) -> list[int]:
+    """The offsets of the snapshot files in the directory, ascending."""
+    found = []
+    for name in log.disk.listdir(log.directory):
+        parsed = layout.parse(name)
+        if parsed is not None and parsed.kind == layout.SNAPSHOT and not parsed.state:
+            found.append(int(parsed.offset))
+    return found
+
+
+def _remove_stray_snapshots(log: Log) -> None:
+    """Keep those that belong to a segment, and the newest of the others when it is newer than every segment."""
+    bases = set(log.segment_set.view[0])
+    stray = [offset for offset in snapshot_offsets(log) if offset not in bases]
+    newest = stray[-1] if stray and stray[-1] > max(bases) else -1
+    for offset in stray:
+        if offset != newest:
+            log.disk.unlink(layout.path_of(log.directory, offset, layout.SNAPSHOT))
+
+
+def delete_snapshots(log: Log, keep: Iterable[int]) -> None:
+    kept = set(keep)
+    for offset in snapshot_offsets(log):
+        if offset not in kept:
+            log.disk.unlink(layout.path_of(log.directory, offset, layout.SNAPSHOT))
+
+
+def rebuild_producers(log: Log, now_ms: int, *, end_offset: int, rebuilt: dict[int, int] | None = None) -> int:
+    """Load the newest snapshot that can be used and replay the headers behind it; returns the batches replayed.
+
+    `rebuilt` names segments whose transaction index is written anew from an offset on; then the snapshot must be from
+    before the first of them, since what a marker ends must be known.
+    """
+    disk, directory, producers = log.disk, log.directory, log.producers
+    first_base = log.segment_set.first.base_offset
+    rebuilt = {base: first for base, first in (rebuilt or {}).items() if first < end_offset}
+    limit = min(rebuilt.values(), default=end_offset)
+    offsets = snapshot_offsets(log)
+    from_offset = first_base
+    producers.clear(first_base)
+    log.last_snapshot_offset = 0
+    usable = False
+    for offset in reversed(offsets):
+        path = layout.path_of(directory, offset, layout.SNAPSHOT)
+        if offset > end_offset:
+            disk.unlink(path)
+            continue
+        if offset > limit or usable:
+            continue
+        if offset < first_base:
+            continue  # what lies between it and the first segment is gone
+        try:
+            rows = read_snapshot(disk, path)
+        except Malformed as error:
+            log.report.add("snapshot-removed", path, str(error))
+            disk.unlink(path)
+            continue
+        producers.load(rows, now_ms, offset)
+        from_offset = offset
+        usable = True
+    for base, first in rebuilt.items():
+        for segment in log.segment_set.all:
+            if segment.base_offset == base and segment.txn_index.exists:
+                _cut_txn_index(segment, first)
+    count = 0
+    if from_offset < end_offset:
+        for segment in log.segment_set.from_offset(from_offset):
+            count += _replay(log, segment, from_offset, rebuilt.get(segment.base_offset, 1 << 63))
+    producers.keep()
+    producers.map_end_offset = end_offset
+    log.last_snapshot_offset = max((offset for offset in snapshot_offsets(log)), default=0)
+    return count
+
+
+def _cut_txn_index(segment: Segment, first: int) -> None:
+    try:
+        segment.txn_index.sanity_check(segment.base_offset)
+    except Malformed:
+        segment.txn_index.reset()
+    else:
+        segment.txn_index.truncate_to(first)
+
+
+def _replay(log: Log, segment: Segment, from_offset: int, index_from: int) -> int:
+    """Tell the producers' state of a segment's batches, from an offset on."""
+    producers = log.producers
+    start = 0
+    if from_offset > segment.base_offset:
+        start = segment.lookup(from_offset)
+    count = 0
+    file = segment.file
+    position = start
+    end = segment.size
+    last_seen = -1
+    while position < end:
+        for row in scan(file, position, end, verify=False, after_offset=last_seen):
+            at, size, base, last_seen, _, _, attributes, timestamp, pid, epoch, sequence, delta = row
+            position = at + size
+            if last_seen < from_offset or pid < 0:
+                continue
+            count += 1
+            if attributes & CONTROL:
+                data = file.pread(size, at)
+                marker = control.marker_of(data, batches.read_header(data))
+                if marker is None:
+                    continue
+                ended = producers.append_marker(
+                    pid,
+                    epoch,
+                    base,
+                    timestamp,
+                    aborted=not marker.committed,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    origin=Origin.REPLICATION,
+                    transaction_version=0,
+                )
+                if ended is not None and ended[0].aborted and base >= index_from:
+                    txn, stable = ended
+                    segment.txn_index.append(AbortedTxn(pid, txn.first_offset, txn.last_offset, stable))
+            else:
+                producers.append_data(
+                    pid,
+                    epoch,
+                    sequence,
+                    last_seen,
+                    delta,
+                    timestamp,
+                    transactional=attributes & TRANSACTIONAL != 0,
+                    origin=Origin.REPLICATION,
+                    where=OffsetMetadata(base, segment.base_offset, at),
+                )
+            producers.keep()
+        if position >= end:
+            break
+        position = resync(file, position, end, last_seen)  # damage that was left in place (D17)
+        if position < 0:
+            break
+    return count
+
+
+def reload_timestamps(segment: Segment, now_ms: int) -> None:
+    """After a truncation: the greatest timestamp of what is left, from the last time index entry on."""
+    index = segment.time_index
+    segment._max_timestamp = index.last_timestamp
+    segment._offset_of_max_timestamp = index.last_offset
+    segment.first_timestamp = -1
+    if not segment.size:
+        segment.created_ms = now_ms
+    start = segment.lookup(index.last_offset) if index.last_timestamp >= 0 else 0
+    for row in scan(segment.file, start, segment.size, verify=False):
+        if row[7] > segment._max_timestamp:
+            segment._max_timestamp = row[7]
+            segment._offset_of_max_timestamp = row[3]

@@ -1,0 +1,197 @@
+"""What takes bytes out of a log or puts others in their place: truncation, deletion, the cleaner's swap.
+
+Called by the log's writer.  Each is a sequence of file operations after any of which a crash may come; what makes each
+safe is said at each.  Bounds are lowered before bytes go, so that no reader looks at what is being cut (R10).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from stratalog.storage import layout, read, recovery
+from stratalog.storage.segment import Segment
+from stratalog.storage.values import Deletion, OffsetMetadata
+
+if TYPE_CHECKING:
+    from stratalog.storage.log import Log
+
+
+def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
+    """Drop what is at or after `offset`.  Segments go from the last one down, so that after a crash in between what is
+    left is still a prefix."""
+    assert offset >= 0
+    log.commit_staged(now_ms)
+    if offset >= log.log_end_offset:
+        # Nothing to cut, but an epoch that was assigned at or above would say the log diverges for ever (R09).
+        if log.epochs.truncate_from_end(offset):
+            log._restage()
+        return False
+    if offset < log.segment_set.first.base_offset:
+        truncate_fully(log, offset, now_ms, None)
+        return True
+    try:
+        _truncate(log, offset, now_ms)
+    except OSError as error:
+        log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
+        raise
+    return True
+
+
+def _truncate(log: Log, offset: int, now_ms: int) -> None:
+    log._generation += 1
+    log._recent.clear()
+    log.recovery_point = min(log.recovery_point, offset)
+    if log._high_watermark.offset > offset:
+        log._high_watermark = read.locate(log, offset)
+    doomed = [segment for segment in log.segment_set.all if segment.base_offset > offset]
+    kept = log.segment_set.floor_index(offset)
+    active = log.segment_set.all[kept]
+    start = active.lookup(offset)
+    found = active.find(offset, start, active.size)
+    cut = active.size if found is None else found[0]
+    log._log_end = OffsetMetadata(offset, active.base_offset, cut)
+    log.segment_set.replace(doomed, ())
+    for segment in reversed(doomed):
+        _remove(segment)
+    active.offset_index.truncate_to(offset)
+    active.time_index.truncate_to(offset)
+    active.txn_index.truncate_to(offset)
+    active.file.truncate(cut)
+    active.size = cut
+    active.bytes_since_index = 0
+    recovery.reload_timestamps(active, now_ms)
+    log.epochs.truncate_from_end(offset)
+    log.log_start_offset = min(log.log_start_offset, offset)
+    log.local_log_start_offset = min(log.local_log_start_offset, offset)
+    recovery.rebuild_producers(log, now_ms, end_offset=offset)
+    if log._high_watermark.offset >= offset:
+        log._high_watermark = log._log_end
+    else:
+        log._high_watermark = read.locate(log, log._high_watermark.offset)
+    log.refresh_first_unstable()
+    log._dir_dirty = True
+    log._restage()
+
+
+def _remove(segment: Segment) -> None:
+    """Take a segment's files away at once: renamed first, so that a crash leaves names that a load removes."""
+    segment.rename_state(layout.DELETED)
+    for path in segment.paths:
+        segment.disk.unlink(path, missing_ok=True)
+    segment.drop()
+
+
+def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | None) -> None:
+    """Everything goes; an empty log begins at `offset`.  The old segments go before the new one comes: after a crash in
+    between the log is empty, or a prefix of what it was."""
+    log.commit_staged(now_ms)
+    start = offset if log_start_offset is None else log_start_offset
+    assert 0 <= start <= offset
+    log._generation += 1
+    log._recent.clear()
+    try:
+        old = log.segment_set.all
+        for segment in reversed(old):
+            segment.rename_state(layout.DELETED)
+        fresh = log._new_segment(offset, now_ms)
+        log.segment_set.replace(old, (fresh,))
+        log._log_end = log._high_watermark = OffsetMetadata(offset, offset, 0)
+        for segment in old:
+            for path in segment.paths:
+                log.disk.unlink(path, missing_ok=True)
+            segment.drop()
+        log.epochs.clear()
+        recovery.delete_snapshots(log, range(0))
+    except OSError as error:
+        log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
+        raise
+    log.log_start_offset = start
+    log.local_log_start_offset = start if not log.config.remote_storage_enable else offset
+    log.recovery_point = min(log.recovery_point, offset)
+    log.producers.clear(offset)
+    log.last_snapshot_offset = 0
+    log._first_unstable = None
+    log._dir_dirty = True
+    log._restage()
+
+
+def delete_segments(log: Log, segments: Sequence[Segment], reason: str, now_ms: int) -> Deletion:
+    """Take the oldest segments out.  Renamed from the oldest on: after a crash the log begins later, without a hole."""
+    log.commit_staged(now_ms)
+    doomed = list(segments)
+    if not doomed:
+        return Deletion((), 0, reason)
+    everything = log.segment_set.all
+    assert doomed == list(everything[: len(doomed)]), "only the oldest segments can be deleted"
+    if len(doomed) == len(everything):
+        assert everything[-1].size, "an empty active segment is never deleted"
+        log.roll(now_ms)
+    try:
+        first_left = log.segment_set.all[len(doomed)]
+        log.local_log_start_offset = max(log.local_log_start_offset, first_left.base_offset)
+        if not log.config.remote_storage_enable and first_left.base_offset > log.log_start_offset:
+            log.maybe_increment_log_start_offset(first_left.base_offset, reason)
+        log.segment_set.replace(doomed, ())
+        paths = _mark_deleted(log, doomed)
+        for segment in doomed:
+            path = layout.path_of(log.directory, segment.base_offset, layout.SNAPSHOT)
+            if log.disk.exists(path):
+                log.disk.rename(path, path + layout.DELETED)
+                paths.append(path + layout.DELETED)
+    except OSError as error:
+        log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
+        raise
+    log._dir_dirty = True
+    return Deletion(tuple(paths), log.config.file_delete_delay_ms, reason)
+
+
+def _mark_deleted(log: Log, segments: Iterable[Segment]) -> list[str]:
+    paths: list[str] = []
+    for segment in segments:
+        segment.rename_state(layout.DELETED)
+        paths.extend(path for path in segment.paths if log.disk.exists(path))
+    return paths
+
+
+def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -> Deletion:
+    """Put `new` in the place of `old`.
+
+        .cleaned, synced  ->  .swap, last segment first  ->  directory synced  ->  old ones .deleted  ->  .swap dropped
+
+    A load that finds a `.cleaned` throws away every `.swap` at or above it: the set was not complete.  One that finds
+    only `.swap` finishes the exchange (`recovery`).
+    """
+    log.commit_staged(0)
+    fresh = sorted(new, key=lambda segment: segment.base_offset)
+    gone = list(old)
+    assert all(segment is not log.segment_set.active for segment in gone), "the active segment is not replaced"
+    try:
+        for segment in fresh:
+            for file in segment.sync_files():
+                file.fsync()
+        for segment in reversed(fresh):
+            segment.rename_state(layout.SWAP)
+        log.disk.fsync_dir(log.directory)
+        log.segment_set.replace(gone, fresh)
+        paths = _mark_deleted(log, gone)
+        for segment in fresh:
+            segment.rename_state("")
+        bases = {segment.base_offset for segment in fresh}
+        for segment in gone:
+            path = layout.path_of(log.directory, segment.base_offset, layout.SNAPSHOT)
+            if segment.base_offset not in bases and log.disk.exists(path):
+                log.disk.rename(path, path + layout.DELETED)
+                paths.append(path + layout.DELETED)
+        log.disk.fsync_dir(log.directory)
+    except OSError as error:
+        log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
+        raise
+    log._recent.clear()
+    if log._high_watermark.offset < log.log_end_offset:
+        log._high_watermark = read.locate(log, log._high_watermark.offset)
+    unstable = log._first_unstable
+    if unstable is not None:
+        log._first_unstable = read.locate(log, unstable.offset)
+    return Deletion(tuple(paths), log.config.file_delete_delay_ms, "replaced by the cleaner or a split")

@@ -1,0 +1,136 @@
+"""`.timeindex`: timestamp (int64), relative offset (int32), twelve bytes an entry, increasing in both.
+
+An entry (t, o) says: up to offset base + o, the greatest timestamp is t.  The last slot is kept free for the entry
+that closes the segment, so that its greatest timestamp is always on disk.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from stratalog.base.ports import Disk
+from stratalog.base.types import MAX_INT32
+from stratalog.storage.index_file import WARM_BYTES, IndexFile
+
+ENTRY = struct.Struct(">qi")
+_TIMESTAMP = struct.Struct(">q")
+ENTRY_SIZE = 12
+_WARM_ENTRIES = WARM_BYTES // ENTRY_SIZE
+
+
+class TimeIndex:
+    """The sparse map from timestamps to offsets of one segment."""
+
+    __slots__ = ("base_offset", "file", "last_offset", "last_timestamp")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
+        self.file = IndexFile(disk, path, ENTRY_SIZE, max_bytes)
+        self.base_offset = base_offset
+        self.last_timestamp = -1
+        self.last_offset = base_offset
+
+    @property
+    def entries(self) -> int:
+        if self.file.entries < 0:
+            self.open()
+        return self.file.entries
+
+    def open(self) -> None:
+        self.file.open()
+        self._read_last()
+
+    def _read_last(self) -> None:
+        entries = self.file.entries
+        self.last_timestamp = -1
+        self.last_offset = self.base_offset
+        if entries > 0:
+            self.last_timestamp, relative = ENTRY.unpack_from(self.file.view, (entries - 1) * ENTRY_SIZE)
+            self.last_offset = self.base_offset + relative
+
+    def is_full(self) -> bool:
+        """One slot short of really full: that one is for `maybe_append(..., closing=True)`."""
+        return self.entries >= self.file.max_entries - 1
+
+    def maybe_append(self, timestamp: int, offset: int, *, closing: bool = False) -> None:
+        """Only a greater timestamp makes an entry."""
+        file = self.file
+        entries = file.entries
+        if timestamp <= self.last_timestamp or (entries and offset < self.last_offset):
+            return
+        relative = offset - self.base_offset
+        assert 0 <= relative <= MAX_INT32, f"{file.path}: offset {offset} does not fit behind {self.base_offset}"
+        if entries >= file.max_entries - (0 if closing else 1):
+            assert closing, f"{file.path}: full"
+            return
+        file.reserve()
+        ENTRY.pack_into(file.view, entries * ENTRY_SIZE, timestamp, relative)
+        self.last_timestamp = timestamp
+        self.last_offset = offset
+        file.entries = entries + 1
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        timestamp, relative = ENTRY.unpack_from(self.file.view, slot * ENTRY_SIZE)
+        return timestamp, self.base_offset + relative
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """The last entry at or before `timestamp`; (-1, base offset) when there is none."""
+        while True:
+            try:
+                slot = self.floor_slot(timestamp)
+                return (-1, self.base_offset) if slot < 0 else self.entry(slot)
+            except (ValueError, struct.error):
+                if self.file.entries >= 0 and len(self.file.view) < self.file.entries * ENTRY_SIZE:
+                    raise
+                self.open()
+
+    def floor_slot(self, timestamp: int) -> int:
+        entries = self.file.entries
+        if entries < 0:
+            self.open()
+            entries = self.file.entries
+        if not entries:
+            return -1
+        view = self.file.view
+        unpack = _TIMESTAMP.unpack_from
+        high = entries - 1
+        if unpack(view, high * ENTRY_SIZE)[0] <= timestamp:
+            return high
+        low = entries - _WARM_ENTRIES
+        if low <= 0 or unpack(view, low * ENTRY_SIZE)[0] > timestamp:
+            if low > 0:
+                high = low
+            low = 0
+            if unpack(view, 0)[0] > timestamp:
+                return -1
+        while high - low > 1:
+            middle = (low + high) >> 1
+            if unpack(view, middle * ENTRY_SIZE)[0] <= timestamp:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def keep(self, entries: int) -> None:
+        """Forget the entries from slot `entries` on, and make room behind."""
+        self.file.allocate(entries)
+        self._read_last()
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the entries at or after `offset`."""
+        self.keep(self.entries_below(offset))
+
+    def entries_below(self, offset: int) -> int:
+        """How many entries from the start are increasing and speak of offsets below `offset`."""
+        if self.entries <= 0:
+            return 0
+        last_timestamp = last_relative = -1
+        end = offset - self.base_offset
+        slot = 0
+        for timestamp, relative in ENTRY.iter_unpack(self.file.view[: self.file.entries * ENTRY_SIZE]):
+            if timestamp <= last_timestamp or relative < last_relative or relative >= end:
+                break
+            if slot and relative <= last_relative:
+                break
+            last_timestamp, last_relative = timestamp, relative
+            slot += 1
+        return slot
