@@ -150,6 +150,21 @@ def talk(bootstrap: str, directory: Path) -> None:
     run("kafka-transactions", "describe-producers", "--topic", "plain", "--partition", "0")
 
 
+def talk_newer(bootstrap: str) -> None:
+    """The newest clients with the older broker: they begin with an ApiVersions that it does not know."""
+    jar = kafka_peer.clients_jar(kafka_peer.CLIENTS_VERSION)
+    program = kafka_peer.java()
+    assert program is not None
+    path = f"{jar}:{kafka_peer.kafka_home()}/libs/*"
+    for words in (
+        ("TopicCommand", "--describe", "--topic", "plain"),
+        ("consumer.ConsoleConsumer", "--topic", "plain", "--from-beginning", "--timeout-ms", "5000"),
+    ):
+        command = [program, "-cp", path, f"org.apache.kafka.tools.{words[0]}", "--bootstrap-server", bootstrap]
+        done = subprocess.run([*command, *words[1:]], capture_output=True, text=True, timeout=60, check=False)
+        print(f"{words[0]} of {kafka_peer.CLIENTS_VERSION}: {done.returncode}")
+
+
 def main() -> int:
     if kafka_peer.kafka_home() is None:
         print("no recording: " + kafka_peer.why_missing())
@@ -161,6 +176,7 @@ def main() -> int:
             proxy = Proxy(port + 2, port)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 talk(f"127.0.0.1:{port + 2}", Path(directory))
+                talk_newer(f"127.0.0.1:{port + 2}")
             proxy.listener.close()
     rows = []
     for (key, version), exchanges in sorted(proxy.kept.items()):

@@ -1,4 +1,4 @@
-"""0 Produce.
+"""Produce, API key 0.
 
 Behaviour
   A producer hands the leader of each partition one batch (before format v2: a message set) to append. With `acks` 0
@@ -19,8 +19,9 @@ Version notes
   10: a reply that names a newer leader carries it and its address in tagged fields.
   11: TRANSACTION_ABORTABLE may come.
   12: inside a transaction the request adds the partition to it (transaction version 2).
-  13: topic ids instead of names. Kafka 4 lists 0-2 in ApiVersions for librdkafka's sake and refuses them; we can
-    read them.
+  13: topic ids instead of names.
+
+Kafka 4 lists 0 to 2 in ApiVersions for librdkafka's sake and refuses them; we read them.
 """
 
 from __future__ import annotations

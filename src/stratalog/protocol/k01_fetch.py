@@ -1,4 +1,4 @@
-"""1 Fetch.
+"""Fetch, API key 1.
 
 Behaviour
   A consumer or a follower asks the leader for batches from an offset on. The leader waits until `min_bytes` are there

@@ -1,4 +1,4 @@
-"""2 List Offsets.
+"""ListOffsets, API key 2.
 
 Behaviour
   Which offset belongs to a timestamp: the first record at or after it, or by a negative timestamp -1 the end, -2 the

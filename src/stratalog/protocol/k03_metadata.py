@@ -1,4 +1,4 @@
-"""3 Metadata.
+"""Metadata, API key 3.
 
 Behaviour
   Which brokers there are, and for each topic its partitions with leader, epoch, replicas and ISR. Any broker answers.

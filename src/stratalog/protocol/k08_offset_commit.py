@@ -1,4 +1,4 @@
-"""8 Offset Commit.
+"""OffsetCommit, API key 8.
 
 Behaviour
   A group's member stores how far it has read, at the group's coordinator, which writes one record for each partition

@@ -1,4 +1,4 @@
-"""9 Offset Fetch.
+"""OffsetFetch, API key 9.
 
 Behaviour
   The committed offsets of a group, from its coordinator. A partition without a commit has offset -1 and no error.

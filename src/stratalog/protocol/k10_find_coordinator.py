@@ -1,4 +1,4 @@
-"""10 Find Coordinator.
+"""FindCoordinator, API key 10.
 
 Behaviour
   Which broker coordinates a key: a group (key type 0), a transactional id (1), or a share partition (2,

@@ -1,4 +1,4 @@
-"""11 Join Group.
+"""JoinGroup, API key 11.
 
 Behaviour
   A consumer enters a classic group or takes part in its next generation, with the protocols it supports and their

@@ -1,4 +1,4 @@
-"""12 Heartbeat.
+"""Heartbeat, API key 12.
 
 Behaviour
   A member of a classic group says that it is alive. REBALANCE_IN_PROGRESS tells it to join again.

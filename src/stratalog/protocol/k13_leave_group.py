@@ -1,4 +1,4 @@
-"""13 Leave Group.
+"""LeaveGroup, API key 13.
 
 Behaviour
   Members leave a classic group at once, without waiting for the session timeout.

@@ -1,4 +1,4 @@
-"""14 Sync Group.
+"""SyncGroup, API key 14.
 
 Behaviour
   The second half of a rebalance: the leader brings each member's assignment, the others an empty list; all get their

@@ -1,4 +1,4 @@
-"""15 Describe Groups.
+"""DescribeGroups, API key 15.
 
 Behaviour
   State, protocol and members of classic groups, with each member's metadata and assignment as the clients wrote them.

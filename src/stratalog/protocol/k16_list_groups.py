@@ -1,4 +1,4 @@
-"""16 List Groups.
+"""ListGroups, API key 16.
 
 Behaviour
   The groups that this broker coordinates, each with its protocol type; an admin client asks all brokers.

@@ -1,4 +1,4 @@
-"""17 Sasl Handshake.
+"""SaslHandshake, API key 17.
 
 Behaviour
   The first step of SASL: the client names its mechanism; the reply lists those enabled, with

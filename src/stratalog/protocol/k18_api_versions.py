@@ -1,4 +1,4 @@
-"""18 Api Versions.
+"""ApiVersions, API key 18.
 
 Behaviour
   Which APIs and versions the broker speaks, and its features. Sent first, before authentication too. A broker that

@@ -1,4 +1,4 @@
-"""19 Create Topics.
+"""CreateTopics, API key 19.
 
 Behaviour
   Creates topics, by counts or by an explicit assignment of replicas, with configuration; each topic succeeds or fails

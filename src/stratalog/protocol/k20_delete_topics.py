@@ -1,4 +1,4 @@
-"""20 Delete Topics.
+"""DeleteTopics, API key 20.
 
 Behaviour
   Deletes topics, each for itself. Forwarded to the controller.

@@ -1,4 +1,4 @@
-"""21 Delete Records.
+"""DeleteRecords, API key 21.
 
 Behaviour
   Moves the log start offset of partitions forward; -1 stands for the high watermark. The leader replies when all live

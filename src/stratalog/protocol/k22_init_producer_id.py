@@ -1,4 +1,4 @@
-"""22 Init Producer Id.
+"""InitProducerId, API key 22.
 
 Behaviour
   Gives an idempotent producer its id and epoch. With a transactional id the coordinator returns the same id with the

@@ -1,4 +1,4 @@
-"""23 Offset For Leader Epoch.
+"""OffsetForLeaderEpoch, API key 23.
 
 Behaviour
   Where a leader epoch ends in the leader's log: the start offset of the next larger epoch, or the log's end. A

@@ -1,4 +1,4 @@
-"""24 Add Partitions To Txn.
+"""AddPartitionsToTxn, API key 24.
 
 Behaviour
   A producer adds partitions to its open transaction before it writes to them (0-3). From 4 on brokers use it in
@@ -8,7 +8,9 @@ Version notes
   2: PRODUCER_FENCED may come.
   3: flexible.
   4: several transactions, `verify_only`; an error for all.
-  5: TRANSACTION_ABORTABLE may come. Fields of the clients' form carry the prefix v3 and below.
+  5: TRANSACTION_ABORTABLE may come.
+
+The one transaction of versions 0 to 3 stands in the fields with `v3_and_below` in their names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""25 Add Offsets To Txn.
+"""AddOffsetsToTxn, API key 25.
 
 Behaviour
   A producer adds a group's offsets partition to its open transaction, before TxnOffsetCommit.

@@ -1,4 +1,4 @@
-"""26 End Txn.
+"""EndTxn, API key 26.
 
 Behaviour
   Commits or aborts the open transaction. The coordinator replies when the decision is stored; markers go to the

@@ -1,4 +1,4 @@
-"""27 Write Txn Markers.
+"""WriteTxnMarkers, API key 27.
 
 Behaviour
   From the transaction coordinator to leaders: append a commit or abort marker for a producer to these partitions. The

@@ -1,4 +1,4 @@
-"""28 Txn Offset Commit.
+"""TxnOffsetCommit, API key 28.
 
 Behaviour
   Offsets of a group that become visible when the producer's transaction commits. Goes to the group's coordinator.

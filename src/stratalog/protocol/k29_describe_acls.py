@@ -1,4 +1,4 @@
-"""29 Describe Acls.
+"""DescribeAcls, API key 29.
 
 Behaviour
   The access control entries that match a filter.

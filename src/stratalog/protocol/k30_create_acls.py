@@ -1,4 +1,4 @@
-"""30 Create Acls.
+"""CreateAcls, API key 30.
 
 Behaviour
   Adds access control entries, each with its own result.

@@ -1,4 +1,4 @@
-"""31 Delete Acls.
+"""DeleteAcls, API key 31.
 
 Behaviour
   Removes the entries that match filters; the reply lists what each filter removed.

@@ -1,4 +1,4 @@
-"""32 Describe Configs.
+"""DescribeConfigs, API key 32.
 
 Behaviour
   Configuration of topics, brokers, loggers, groups or client metrics, each value with where it comes from. Null keys

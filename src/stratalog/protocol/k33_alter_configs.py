@@ -1,4 +1,4 @@
-"""33 Alter Configs.
+"""AlterConfigs, API key 33.
 
 Behaviour
   Replaces a resource's whole configuration by the one given. Superseded by IncrementalAlterConfigs.

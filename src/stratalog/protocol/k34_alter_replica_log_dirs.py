@@ -1,4 +1,4 @@
-"""34 Alter Replica Log Dirs.
+"""AlterReplicaLogDirs, API key 34.
 
 Behaviour
   Moves replicas between the directories of the broker that it is sent to; the reply comes before the copy is done.

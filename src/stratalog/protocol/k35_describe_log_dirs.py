@@ -1,4 +1,4 @@
-"""35 Describe Log Dirs.
+"""DescribeLogDirs, API key 35.
 
 Behaviour
   The directories of the broker that it is sent to, with the size and lag of each replica in them, future replicas

@@ -1,4 +1,4 @@
-"""36 Sasl Authenticate.
+"""SaslAuthenticate, API key 36.
 
 Behaviour
   One token of the SASL exchange, each way, after SaslHandshake version 1.

@@ -1,4 +1,4 @@
-"""37 Create Partitions.
+"""CreatePartitions, API key 37.
 
 Behaviour
   Raises a topic's number of partitions to `count`, optionally with replicas for the new ones.

@@ -1,4 +1,4 @@
-"""38 Create Delegation Token.
+"""CreateDelegationToken, API key 38.
 
 Behaviour
   Makes a delegation token for the caller, or for another owner.

@@ -1,4 +1,4 @@
-"""39 Renew Delegation Token.
+"""RenewDelegationToken, API key 39.
 
 Behaviour
   Extends a delegation token, found by its HMAC.

@@ -1,4 +1,4 @@
-"""40 Expire Delegation Token.
+"""ExpireDelegationToken, API key 40.
 
 Behaviour
   Lets a delegation token expire earlier, or at once.

@@ -1,4 +1,4 @@
-"""41 Describe Delegation Token.
+"""DescribeDelegationToken, API key 41.
 
 Behaviour
   The delegation tokens of the owners named; null means all that the caller may see.

@@ -1,4 +1,4 @@
-"""42 Delete Groups.
+"""DeleteGroups, API key 42.
 
 Behaviour
   Deletes groups without members, with their offsets. Goes to the coordinator.

@@ -1,4 +1,4 @@
-"""43 Elect Leaders.
+"""ElectLeaders, API key 43.
 
 Behaviour
   Asks the controller to elect leaders: the preferred replica, or any live one (unclean). Null means all partitions.

@@ -1,4 +1,4 @@
-"""44 Incremental Alter Configs.
+"""IncrementalAlterConfigs, API key 44.
 
 Behaviour
   Sets, deletes, appends to or subtracts from single configuration values (operations 0 to 3); all of a resource or

@@ -1,4 +1,4 @@
-"""45 Alter Partition Reassignments.
+"""AlterPartitionReassignments, API key 45.
 
 Behaviour
   Starts a move of partitions to other replicas; null replicas cancel one.

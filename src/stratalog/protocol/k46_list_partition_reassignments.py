@@ -1,4 +1,4 @@
-"""46 List Partition Reassignments.
+"""ListPartitionReassignments, API key 46.
 
 Behaviour
   The moves that go on, with the replicas being added and removed. Null means all.

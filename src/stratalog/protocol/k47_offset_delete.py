@@ -1,4 +1,4 @@
-"""47 Offset Delete.
+"""OffsetDelete, API key 47.
 
 Behaviour
   Deletes committed offsets of partitions that the group does not subscribe to (GROUP_SUBSCRIBED_TO_TOPIC otherwise).

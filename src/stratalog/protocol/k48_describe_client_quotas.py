@@ -1,4 +1,4 @@
-"""48 Describe Client Quotas.
+"""DescribeClientQuotas, API key 48.
 
 Behaviour
   The quotas of users, client ids and addresses that match a filter of components (match 0 exact name, 1 the default

@@ -1,4 +1,4 @@
-"""49 Alter Client Quotas.
+"""AlterClientQuotas, API key 49.
 
 Behaviour
   Sets or removes quota values of entities; a null name is the default entity.
@@ -39,6 +39,7 @@ class AlterClientQuotasRequest(Message):
 
 class EntryDataResponse(Struct):
     kafka_name = "EntryData"
+
     error_code: int = int16()
     error_message: str | None = string(nullable=0)
     entity: list[EntityData] = array(EntityData)

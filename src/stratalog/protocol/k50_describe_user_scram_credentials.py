@@ -1,4 +1,4 @@
-"""50 Describe User Scram Credentials.
+"""DescribeUserScramCredentials, API key 50.
 
 Behaviour
   Which SCRAM mechanisms users have, with their iterations; never salts or keys. Null or empty means all users.

@@ -1,4 +1,4 @@
-"""51 Alter User Scram Credentials.
+"""AlterUserScramCredentials, API key 51.
 
 Behaviour
   Adds, replaces and deletes SCRAM credentials; the client salts and hashes, so that the password does not travel.

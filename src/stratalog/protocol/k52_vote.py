@@ -1,4 +1,4 @@
-"""52 Vote.
+"""Vote, API key 52.
 
 Behaviour
   A candidate of the metadata quorum asks for a vote, with its epoch and the end of its log. A voter grants one in an
@@ -43,6 +43,7 @@ class VoteRequest(Message):
 
 class PartitionDataResponse(Struct):
     kafka_name = "PartitionData"
+
     partition_index: int = int32()
     error_code: int = int16()
     leader_id: int = int32()
@@ -52,6 +53,7 @@ class PartitionDataResponse(Struct):
 
 class TopicDataResponse(Struct):
     kafka_name = "TopicData"
+
     topic_name: str = string()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 

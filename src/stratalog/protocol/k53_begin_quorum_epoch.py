@@ -1,4 +1,4 @@
-"""53 Begin Quorum Epoch.
+"""BeginQuorumEpoch, API key 53.
 
 Behaviour
   A new leader of the quorum announces itself to the voters.
@@ -44,6 +44,7 @@ class BeginQuorumEpochRequest(Message):
 
 class PartitionDataResponse(Struct):
     kafka_name = "PartitionData"
+
     partition_index: int = int32()
     error_code: int = int16()
     leader_id: int = int32()
@@ -52,6 +53,7 @@ class PartitionDataResponse(Struct):
 
 class TopicDataResponse(Struct):
     kafka_name = "TopicData"
+
     topic_name: str = string()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 

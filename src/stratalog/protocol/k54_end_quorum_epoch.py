@@ -1,4 +1,4 @@
-"""54 End Quorum Epoch.
+"""EndQuorumEpoch, API key 54.
 
 Behaviour
   A leader that resigns tells the voters, best successors first, so that nobody waits for a timeout.
@@ -49,6 +49,7 @@ class EndQuorumEpochRequest(Message):
 
 class PartitionDataResponse(Struct):
     kafka_name = "PartitionData"
+
     partition_index: int = int32()
     error_code: int = int16()
     leader_id: int = int32()
@@ -57,6 +58,7 @@ class PartitionDataResponse(Struct):
 
 class TopicDataResponse(Struct):
     kafka_name = "TopicData"
+
     topic_name: str = string()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 

@@ -1,4 +1,4 @@
-"""55 Describe Quorum.
+"""DescribeQuorum, API key 55.
 
 Behaviour
   Leader, epoch, high watermark, voters and observers of the metadata quorum with how far each has come. Only the
@@ -42,6 +42,7 @@ class ReplicaState(Struct):
 
 class PartitionDataResponse(Struct):
     kafka_name = "PartitionData"
+
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(since=2, nullable=2, ignorable=True)
@@ -54,6 +55,7 @@ class PartitionDataResponse(Struct):
 
 class TopicDataResponse(Struct):
     kafka_name = "TopicData"
+
     topic_name: str = string()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 

@@ -1,4 +1,4 @@
-"""56 Alter Partition.
+"""AlterPartition, API key 56.
 
 Behaviour
   A partition's leader asks the controller for another ISR. A lower partition epoch than the controller's is refused,
@@ -47,6 +47,7 @@ class AlterPartitionRequest(Message):
 
 class PartitionDataResponse(Struct):
     kafka_name = "PartitionData"
+
     partition_index: int = int32()
     error_code: int = int16()
     leader_id: int = int32()
@@ -58,6 +59,7 @@ class PartitionDataResponse(Struct):
 
 class TopicDataResponse(Struct):
     kafka_name = "TopicData"
+
     topic_id: Uuid = uuid(ignorable=True)
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 

@@ -1,4 +1,4 @@
-"""57 Update Features.
+"""UpdateFeatures, API key 57.
 
 Behaviour
   Raises or lowers finalized feature levels, `metadata.version` among them.

@@ -1,4 +1,4 @@
-"""58 Envelope.
+"""Envelope, API key 58.
 
 Behaviour
   A client's request that a broker forwards to the controller, whole, with who sent it and from where. The inner reply

@@ -1,4 +1,4 @@
-"""59 Fetch Snapshot.
+"""FetchSnapshot, API key 59.
 
 Behaviour
   A chunk of a snapshot of the metadata log, by its end offset and epoch, from a byte position on.
@@ -64,6 +64,7 @@ class LeaderIdAndEpoch(Struct):
 
 class PartitionSnapshotResponse(Struct):
     kafka_name = "PartitionSnapshot"
+
     index: int = int32()
     error_code: int = int16()
     snapshot_id: SnapshotId = struct(SnapshotId)
@@ -75,6 +76,7 @@ class PartitionSnapshotResponse(Struct):
 
 class TopicSnapshotResponse(Struct):
     kafka_name = "TopicSnapshot"
+
     name: str = string()
     partitions: list[PartitionSnapshotResponse] = array(PartitionSnapshotResponse)
 

@@ -1,4 +1,4 @@
-"""60 Describe Cluster.
+"""DescribeCluster, API key 60.
 
 Behaviour
   Cluster id, controller and brokers (or, with endpoint type 2, controllers) and on wish what the caller may do with

@@ -1,4 +1,4 @@
-"""61 Describe Producers.
+"""DescribeProducers, API key 61.
 
 Behaviour
   The producers that a partition's leader remembers: id, epoch, last sequence and timestamp, start of an open

@@ -1,4 +1,4 @@
-"""62 Broker Registration.
+"""BrokerRegistration, API key 62.
 
 Behaviour
   A starting broker makes itself known to the controller: id, incarnation, listeners, features, rack, directories. The

@@ -1,4 +1,4 @@
-"""63 Broker Heartbeat.
+"""BrokerHeartbeat, API key 63.
 
 Behaviour
   A broker reports how far it has read the metadata log and asks to be unfenced or to shut down; the reply tells its

@@ -1,4 +1,4 @@
-"""64 Unregister Broker.
+"""UnregisterBroker, API key 64.
 
 Behaviour
   Removes a broker's registration for good.

@@ -1,4 +1,4 @@
-"""65 Describe Transactions.
+"""DescribeTransactions, API key 65.
 
 Behaviour
   State of transactional ids at their coordinator: producer, timeout, start, partitions.

@@ -1,4 +1,4 @@
-"""66 List Transactions.
+"""ListTransactions, API key 66.
 
 Behaviour
   The transactions of the broker that it is sent to, filtered by state and producer.

@@ -1,4 +1,4 @@
-"""67 Allocate Producer Ids.
+"""AllocateProducerIds, API key 67.
 
 Behaviour
   A broker asks the controller for its next block of producer ids.

@@ -1,4 +1,4 @@
-"""68 Consumer Group Heartbeat.
+"""ConsumerGroupHeartbeat, API key 68.
 
 Behaviour
   The one request of the consumer protocol (KIP-848): a member joins (epoch 0), stays, or leaves (-1, or -2 for a

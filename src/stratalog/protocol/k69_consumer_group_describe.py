@@ -1,4 +1,4 @@
-"""69 Consumer Group Describe.
+"""ConsumerGroupDescribe, API key 69.
 
 Behaviour
   State, epochs and members of consumer groups, with each member's current and target assignment.

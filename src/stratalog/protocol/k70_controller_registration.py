@@ -1,4 +1,4 @@
-"""70 Controller Registration.
+"""ControllerRegistration, API key 70.
 
 Behaviour
   A controller makes itself known to the active one: incarnation, listeners, features.

@@ -1,4 +1,4 @@
-"""71 Get Telemetry Subscriptions.
+"""GetTelemetrySubscriptions, API key 71.
 
 Behaviour
   A client asks which metrics the broker wants, how often and in which encodings; the zero id asks for a new instance

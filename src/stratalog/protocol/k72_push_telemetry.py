@@ -1,4 +1,4 @@
-"""72 Push Telemetry.
+"""PushTelemetry, API key 72.
 
 Behaviour
   A client's metrics, as the subscription asked for them (OpenTelemetry protobuf, perhaps compressed).

@@ -1,4 +1,4 @@
-"""73 Assign Replicas To Dirs.
+"""AssignReplicasToDirs, API key 73.
 
 Behaviour
   A broker tells the controller in which directory each replica lives.
@@ -39,18 +39,21 @@ class AssignReplicasToDirsRequest(Message):
 
 class PartitionDataResponse(Struct):
     kafka_name = "PartitionData"
+
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class TopicDataResponse(Struct):
     kafka_name = "TopicData"
+
     topic_id: Uuid = uuid()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 
 
 class DirectoryDataResponse(Struct):
     kafka_name = "DirectoryData"
+
     id: Uuid = uuid()
     topics: list[TopicDataResponse] = array(TopicDataResponse)
 

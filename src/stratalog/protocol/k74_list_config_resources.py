@@ -1,4 +1,4 @@
-"""74 List Config Resources.
+"""ListConfigResources, API key 74.
 
 Behaviour
   The names of configuration resources. In version 0 client metrics resources only.

@@ -1,4 +1,4 @@
-"""75 Describe Topic Partitions.
+"""DescribeTopicPartitions, API key 75.
 
 Behaviour
   Partitions of topics in pages, sorted by topic name: a cursor says where to go on. Adds the eligible leader replicas

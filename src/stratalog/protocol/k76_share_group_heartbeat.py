@@ -1,4 +1,4 @@
-"""76 Share Group Heartbeat.
+"""ShareGroupHeartbeat, API key 76.
 
 Behaviour
   A member joins, stays in or leaves a share group; the reply gives its epoch and assignment.

@@ -1,4 +1,4 @@
-"""77 Share Group Describe.
+"""ShareGroupDescribe, API key 77.
 
 Behaviour
   State, epochs and members of share groups.

@@ -1,4 +1,4 @@
-"""78 Share Fetch.
+"""ShareFetch, API key 78.
 
 Behaviour
   A share consumer acquires records from partitions for a time and may acknowledge earlier ones on the way, within a

@@ -1,4 +1,4 @@
-"""79 Share Acknowledge.
+"""ShareAcknowledge, API key 79.
 
 Behaviour
   Accepts (1), releases (2), rejects (3) or, from 2 on, renews (4) acquired records; 0 marks gaps.

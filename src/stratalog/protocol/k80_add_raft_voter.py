@@ -1,4 +1,4 @@
-"""80 Add Raft Voter.
+"""AddRaftVoter, API key 80.
 
 Behaviour
   Adds a voter to the metadata quorum, one at a time.

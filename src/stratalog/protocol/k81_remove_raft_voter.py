@@ -1,4 +1,4 @@
-"""81 Remove Raft Voter.
+"""RemoveRaftVoter, API key 81.
 
 Behaviour
   Removes a voter from the metadata quorum.

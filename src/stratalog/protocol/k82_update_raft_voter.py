@@ -1,4 +1,4 @@
-"""82 Update Raft Voter.
+"""UpdateRaftVoter, API key 82.
 
 Behaviour
   A voter tells the leader its addresses and the range of quorum versions that it supports.

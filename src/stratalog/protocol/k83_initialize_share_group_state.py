@@ -1,4 +1,4 @@
-"""83 Initialize Share Group State.
+"""InitializeShareGroupState, API key 83.
 
 Behaviour
   The group coordinator sets a share partition's first state and start offset at the share coordinator.

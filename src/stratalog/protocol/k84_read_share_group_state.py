@@ -1,4 +1,4 @@
-"""84 Read Share Group State.
+"""ReadShareGroupState, API key 84.
 
 Behaviour
   A share partition's leader reads its state from the share coordinator, and makes its leader epoch known.

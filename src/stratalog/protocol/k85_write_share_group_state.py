@@ -1,4 +1,4 @@
-"""85 Write Share Group State.
+"""WriteShareGroupState, API key 85.
 
 Behaviour
   A share partition's leader stores changes of delivery states and of the start offset.

@@ -1,4 +1,4 @@
-"""86 Delete Share Group State.
+"""DeleteShareGroupState, API key 86.
 
 Behaviour
   The group coordinator deletes the state of share partitions.

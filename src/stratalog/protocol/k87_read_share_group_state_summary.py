@@ -1,4 +1,4 @@
-"""87 Read Share Group State Summary.
+"""ReadShareGroupStateSummary, API key 87.
 
 Behaviour
   State epoch and start offset of share partitions, without the batches.

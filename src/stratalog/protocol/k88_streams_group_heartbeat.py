@@ -1,4 +1,4 @@
-"""88 Streams Group Heartbeat.
+"""StreamsGroupHeartbeat, API key 88.
 
 Behaviour
   The one request of the streams protocol (KIP-1071): membership, topology and tasks of a Kafka Streams process; the

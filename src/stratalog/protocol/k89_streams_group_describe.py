@@ -1,4 +1,4 @@
-"""89 Streams Group Describe.
+"""StreamsGroupDescribe, API key 89.
 
 Behaviour
   State, topology and members of streams groups.

@@ -1,4 +1,4 @@
-"""90 Describe Share Group Offsets.
+"""DescribeShareGroupOffsets, API key 90.
 
 Behaviour
   Start offsets of share groups. Null topics mean all of a group.

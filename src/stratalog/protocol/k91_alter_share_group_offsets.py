@@ -1,4 +1,4 @@
-"""91 Alter Share Group Offsets.
+"""AlterShareGroupOffsets, API key 91.
 
 Behaviour
   Sets the start offsets of a share group that has no members.

@@ -1,4 +1,4 @@
-"""92 Delete Share Group Offsets.
+"""DeleteShareGroupOffsets, API key 92.
 
 Behaviour
   Deletes a share group's offsets by topic, while it has no members.

@@ -1,4 +1,4 @@
-"""93 Streams Group Topology Description Update.
+"""StreamsGroupTopologyDescriptionUpdate, API key 93.
 
 Behaviour
   A streams member sends the full description of its topology, when a heartbeat asked for it.

@@ -1,4 +1,4 @@
-"""94 Unregister Controller.
+"""UnregisterController, API key 94.
 
 Behaviour
   Removes a controller's registration for good.

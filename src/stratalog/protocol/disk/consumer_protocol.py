@@ -28,6 +28,7 @@ class ConsumerProtocolSubscription(Message):
 
 class AssignmentTopicPartition(Struct):
     kafka_name = "TopicPartition"
+
     topic: str = string()
     partitions: list[int] = array(int32)
 

@@ -77,6 +77,7 @@ class KRaftVersionFeature(Struct):
 
 class VotersVoter(Struct):
     kafka_name = "Voter"
+
     voter_id: int = int32()
     voter_directory_id: Uuid = uuid()
     endpoints: list[Endpoint] = array(Endpoint)

@@ -122,6 +122,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message):
 
 class CurrentMemberAssignmentTaskIds(Struct):
     kafka_name = "TaskIds"
+
     subtopology_id: str = string()
     partitions: list[int] = array(int32)
     assignment_epochs: list[int] | None = tag(0, array(int32, nullable=0), since=0)
