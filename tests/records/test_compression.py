@@ -7,6 +7,8 @@ import gzip
 import os
 import random
 import struct
+import subprocess
+import sys
 import tracemalloc
 import zlib
 
@@ -205,7 +207,10 @@ def test_an_absurd_ratio_ends_early():
         pytest.param(LZ4, b"\x04\x22\x4d\x18\x68\x40" + b"\xff" * 8 + b"\x00" + b"\0" * 4, id="lz4 says 2^64"),
         pytest.param(LZ4, b"\x04\x22\x4d\x18\x60\x40\x82" + b"\x01\x00\x01\x00" + b"x" * 65537, id="a block too large"),
         pytest.param(LZ4, b"\x04\x22\x4d\x18\x60\x30\x82" + b"\0" * 4, id="an unknown block size"),
-        pytest.param(GZIP, (b"\x1f\x8b\x08" + b"\0" * 7 + b"\x03" + b"\0" * 9) * 1000, id="empty gzip members"),
+        pytest.param(GZIP, (b"\x1f\x8b\x08" + b"\0" * 7 + b"\x03" + b"\0" * 9) * 1001, id="empty gzip members"),
+        pytest.param(ZSTD, (b"\x28\xb5\x2f\xfd\x20\x00" + b"\x01\x00\x00") * 1001, id="empty zstd frames"),
+        pytest.param(ZSTD, struct.pack("<II", 0x184D2A50, 0) * 1001, id="skippable zstd frames"),
+        pytest.param(SNAPPY, XERIAL + b"\x00\x00\x00\x01\x00" * 5_000, id="empty xerial blocks"),
     ],
 )
 def test_lies_about_sizes_cost_nothing(codec, packed):
@@ -217,6 +222,27 @@ def test_lies_about_sizes_cost_nothing(codec, packed):
         assert tracemalloc.get_traced_memory()[1] <= 8 * len(packed) + (1 << 20)
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_libraries_own_memory_stays_small_as_well(codec, tmp_path):
+    """N02: what tracemalloc does not see.  A bomb in a process of its own, by the kernel's count."""
+    (tmp_path / "bomb").write_bytes(_bomb(codec, 64 << 20))
+    code = f"""if True:
+        import resource
+        from stratalog.records.compression import compress, decompress
+        from stratalog.records.errors import TooLarge
+        bomb = open({str(tmp_path / "bomb")!r}, "rb").read()
+        decompress({codec}, compress({codec}, b"warm"))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            decompress({codec}, bomb, max_bytes=1 << 20)
+        except TooLarge:
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, len(bomb) // 1024)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    grown, size = map(int, done.stdout.split())
+    assert grown < 8 * size + 4 * 1024
 
 
 def test_uncompressed_data_has_the_cap_too():

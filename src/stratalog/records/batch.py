@@ -249,15 +249,27 @@ def batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[
     if end is None:
         end = len(buffer)
     position = start
-    while end - position >= HEADER_SIZE_UP_TO_MAGIC:
+    unpack = HEADER.unpack_from
+    new = tuple.__new__
+    end = min(end, len(buffer))
+    while end - position >= HEADER_SIZE:
+        header = new(BatchHeader, (position, *unpack(buffer, position)))
+        length = header[2]
+        if header[4] != 2 or length < HEADER_SIZE - LOG_OVERHEAD:
+            if length > end - position - LOG_OVERHEAD:
+                return
+            header = read_header(buffer, position)
+        elif length > end - position - LOG_OVERHEAD:
+            return
+        yield header
+        position += length + LOG_OVERHEAD
+    while end - position >= HEADER_SIZE_UP_TO_MAGIC:  # what is left is too short for a batch, not for a message
         length = INT32.unpack_from(buffer, position + LENGTH_AT)[0]
-        if length < LEGACY_SIZE_MIN[0] - LOG_OVERHEAD:
-            raise CorruptBatch(f"a batch of {length} bytes is smaller than its header", position=position + LENGTH_AT)
         if length > end - position - LOG_OVERHEAD:
             return
         header = read_header(buffer, position)
         yield header
-        position += header.length + LOG_OVERHEAD
+        position += length + LOG_OVERHEAD
 
 
 def complete_bytes(buffer: Buffer, start: int = 0, end: int | None = None) -> int:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
+from collections.abc import Iterator
 from typing import Any, Final
 
 from stratalog.base import limits
@@ -58,6 +59,12 @@ _ZSTD_WINDOW_MAX: Final = 1 << 27
 """128 MiB: what zstd's highest level uses, and where Java's decoder stops."""
 _ZSTD_LEVELS_KEPT: Final = 8
 """Compression contexts kept for each thread: a broker uses one level, a test a few."""
+
+PARTS_MAX: Final = 1_000
+"""Gzip members, zstd frames, or xerial blocks of no more than a few bytes each: clients write one member or frame, and
+blocks of 32 KiB; a payload that is all seams would cost time for nothing."""
+_XERIAL_BLOCK_MEAN_MIN: Final = 32
+"""Bytes of a xerial block on average, once there are more than `PARTS_MAX`."""
 
 _LE16: Final = struct.Struct("<H")
 _LE32: Final = struct.Struct("<I")
@@ -141,8 +148,8 @@ def _decompress_gzip(data: Buffer, allowed: int) -> Buffer:
             return part if len(parts) == 1 else b"".join(parts)
         if rest[:2] != b"\x1f\x8b":
             raise CorruptBatch(f"gzip: {len(rest)} bytes are left behind the end")
-        if not part:  # empty members carry nothing and cost a pass over the rest each
-            raise CorruptBatch("gzip: an empty member is followed by another")
+        if len(parts) >= PARTS_MAX:
+            raise CorruptBatch(f"gzip: more than {PARTS_MAX} members")
 
 
 # --- snappy ---------------------------------------------------------------------------------------------------------
@@ -176,52 +183,55 @@ def _snappy_size(data: memoryview, allowed: int) -> int:
     return value
 
 
+def _xerial_blocks(view: memoryview, allowed: int) -> Iterator[tuple[memoryview, int]]:
+    """The blocks behind xerial's header, each with what it says it unfolds to, together within the cap."""
+    left = allowed
+    position = count = 0
+    end = len(view)
+    while position < end:
+        if bytes(view[position : position + 8]) == _XERIAL_MAGIC:  # a header, also in the middle of joined streams
+            if end - position < 16:
+                raise CorruptBatch("snappy: the header is cut off", position=position)
+            if _INT32.unpack_from(view, position + 12)[0] > 1:
+                raise CorruptBatch("snappy: a framing that is too new", position=position)
+            position += 16
+            continue
+        if end - position < 4:
+            raise CorruptBatch("snappy: a block's length is cut off", position=position)
+        length = _INT32.unpack_from(view, position)[0]
+        position += 4
+        if not 0 < length <= end - position:
+            raise CorruptBatch(f"snappy: a block claims {length} bytes", position=position)
+        count += 1
+        if count > PARTS_MAX and position < count * _XERIAL_BLOCK_MEAN_MIN:
+            raise CorruptBatch(f"snappy: {count} blocks in {position} bytes", position=position)
+        block = view[position : position + length]
+        size = _snappy_size(block, left)
+        left -= size
+        yield block, size
+        position += length
+
+
 def _decompress_snappy(data: Buffer, allowed: int) -> Buffer:
     from cramjam import DecompressionError, snappy
 
     view = memoryview(data)
-    blocks: list[memoryview] = []
-    sizes: list[int] = []
-    if bytes(view[:8]) == _XERIAL_MAGIC:
-        left = allowed
-        position = 0
-        end = len(view)
-        while position < end:
-            if bytes(view[position : position + 8]) == _XERIAL_MAGIC:  # a header, also in the middle of joined streams
-                if end - position < 16:
-                    raise CorruptBatch("snappy: the header is cut off", position=position)
-                if _INT32.unpack_from(view, position + 12)[0] > 1:
-                    raise CorruptBatch("snappy: a framing that is too new", position=position)
-                position += 16
-                continue
-            if end - position < 4:
-                raise CorruptBatch("snappy: a block's length is cut off", position=position)
-            length = _INT32.unpack_from(view, position)[0]
-            position += 4
-            if not 0 < length <= end - position:
-                raise CorruptBatch(f"snappy: a block claims {length} bytes", position=position)
-            block = view[position : position + length]
-            size = _snappy_size(block, left)
-            left -= size
-            blocks.append(block)
-            sizes.append(size)
-            position += length
-    else:
-        blocks.append(view)
-        sizes.append(_snappy_size(view, allowed))
-    out = bytearray(sum(sizes))
-    target = memoryview(out)
-    position = 0
-    for block, size in zip(blocks, sizes, strict=True):
-        if not size:
-            if len(block) != 1:
-                raise CorruptBatch("snappy: bytes are left behind an empty block")
-            continue
+    if bytes(view[:8]) != _XERIAL_MAGIC:
+        out = bytearray(_snappy_size(view, allowed))
         try:
-            written = snappy.decompress_raw_into(block, target[position : position + size])
+            snappy.decompress_raw_into(view, out)
         except DecompressionError as error:
             raise CorruptBatch(f"snappy: {str(error)[:200]}") from None
-        assert written == size
+        return out
+    # Two passes, so that nothing is allocated for a payload whose lengths do not fit each other.
+    out = bytearray(sum(size for _, size in _xerial_blocks(view, allowed)))
+    target = memoryview(out)
+    position = 0
+    for block, size in _xerial_blocks(view, allowed):
+        try:
+            snappy.decompress_raw_into(block, target[position : position + size])
+        except DecompressionError as error:
+            raise CorruptBatch(f"snappy: {str(error)[:200]}") from None
         position += size
     return out
 
@@ -370,8 +380,11 @@ def _decompress_zstd(data: Buffer, allowed: int) -> Buffer:
     view = memoryview(data)
     parts: list[bytes] = []
     left = allowed
-    position = 0
+    position = frames = 0
     while position < len(view) or not parts:
+        frames += 1
+        if frames > PARTS_MAX:
+            raise CorruptBatch(f"zstd: more than {PARTS_MAX} frames", position=position)
         end, content, bound = _walk_zstd(view, position)
         if end < 0:  # a skippable frame
             position = -end
