@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["ABORT", "COMMIT", "build", "replay_into"]
 
 
-def build(records: Sequence[Record], timestamp_ms: Millis) -> bytes:
-    """One uncompressed batch, as a coordinator of Kafka writes it: every record has the time of the write."""
+def build(records: Sequence[Record], timestamp_ms: Millis) -> bytearray:
+    """One uncompressed batch, as a coordinator of Kafka writes it: every record has the time of the write.  Writable,
+    because the log stamps offsets and epoch in place."""
     builder = v2.BatchBuilder()
     append = builder.append
     for key, value in records:
         append(timestamp_ms, key, value)
-    return bytes(builder.build())
+    return builder.build()
 
 
 def replay_into(shard: Shard, data: bytes, from_offset: int) -> tuple[int, int]:

@@ -68,6 +68,7 @@ class Runtime:
         "_reads",
         "_serial",
         "batches_written",
+        "epoch",
         "error",
         "load_offset",
         "log",
@@ -86,6 +87,8 @@ class Runtime:
         self.state = State.INITIAL
         self.error: BaseException | None = None
         """Why the runtime failed."""
+        self.epoch = 0
+        """The leader epoch in which this broker was elected; the owner sets it."""
         self.load_offset = 0
         self.records_loaded = 0
         self.batches_written = 0
@@ -120,7 +123,7 @@ class Runtime:
                 self.load_offset = next_offset
             if self.load_offset < self.log.log_end_offset:
                 return
-        except (Malformed, OSError) as error:
+        except (Malformed, ApiError, OSError) as error:
             self.fail(error, now)
             return
         self._become(State.ACTIVE)

@@ -115,9 +115,9 @@ class LogPort(Protocol):
     @property
     def high_watermark(self) -> int: ...
 
-    def append(self, batch: bytes, now: Now) -> int:
-        """Append a batch (format v2, offsets from 0) and return the offset of its first record.  `ApiError` when
-        nothing was appended; an `OSError` means that the log is offline."""
+    def append(self, batch: bytearray, now: Now) -> int:
+        """Append a batch (format v2, offsets from 0; stamped in place, kept until it is written) and return the offset
+        of its first record.  `ApiError` when nothing was appended; an `OSError` means that the log is offline."""
         ...
 
     def read(self, offset: int, max_bytes: int) -> bytes:

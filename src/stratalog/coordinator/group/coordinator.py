@@ -52,12 +52,13 @@ class GroupCoordinator:
 
     # --- partitions come and go -----------------------------------------------------------------------------------
 
-    def elect(self, partition: int, log: LogPort) -> None:
+    def elect(self, partition: int, log: LogPort, epoch: int = 0) -> None:
         """This broker leads the partition now; its log is loaded, at once or in steps by `tick`."""
         self.resign(partition)
         runtime = Runtime(
             log, lambda: GroupShard(lambda: self.config, self.rng), write_timeout_ms=self.config.commit_timeout_ms
         )
+        runtime.epoch = epoch
         self.runtimes[partition] = runtime
         runtime.elect(self._now())
 
@@ -124,10 +125,9 @@ class GroupCoordinator:
         deadlines = [at for at in (runtime.deadline() for runtime in self.runtimes.values()) if at is not None]
         return min(deadlines, default=None)
 
-    def tick(self) -> None:
+    def tick(self, now: Now) -> None:
         """Sessions and rebalances that are over, a step of loading.  Loads one partition at a time, so that each call
         is short."""
-        now = self._now()
         has_loaded = False
         for runtime in list(self.runtimes.values()):
             if runtime.state is State.LOADING:
