@@ -4,8 +4,9 @@
 no others.  Stateless; any thread; the interpreter's lock is free while the kernel works.  Needs PyArrow (the extra
 `arrow`) at the first call, not at import.
 
-Not obvious: the kernel goes over the records twice, once to check them and to add up what they need, once to write.  So
-nothing is allocated for what a damaged batch claims, and the buffers have exactly the size of their content.
+Not obvious: the kernel goes over the records once.  Keys and values get as much room as the records have bytes, of
+which the system only provides what is touched, and give the rest back; what a damaged batch claims is never allocated.
+Only where records have headers, and these are wanted, a first pass adds up their sizes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from stratalog.records.kernels import (
     COUNT,
     LAST_OFFSET,
     MAGIC,
+    NEEDS_MEASURE,
     OK,
     POSITION,
     ROW,
@@ -204,63 +206,98 @@ def _read_compiled(
 ) -> pa.RecordBatch:
     pa = _pyarrow()
     rows, holders = twin.located(data, table, indexes, payloads)
-    code, sizes = twin.measure(rows, *limits, "headers" in names)
-    if code != OK:
-        row = sizes[0] if indexes is None else indexes[sizes[0]]
-        _fail(table, code, row, sizes[1])
-    records, key_bytes, value_bytes, null_keys, null_values, headers, name_bytes, content_bytes, null_contents = sizes
-    if max(key_bytes, value_bytes, name_bytes, content_bytes, headers, records) > COLUMN_BYTES_MAX:
-        raise OverflowError("a column of more than 2 GiB: decode fewer batches at once")
-    outs = array("q", bytes(15 * 8))
-
-    def room(place: int, size: int) -> Any:
-        buffer = pa.allocate_buffer(size)
-        outs[place] = buffer.address
-        return buffer
-
-    def bits(place: int, length: int, nulls: int) -> Any:
-        if not nulls:
-            return None
-        size = (length + 7) // 8
-        buffer = pa.allocate_buffer(size)
-        memoryview(buffer).cast("B")[:] = b"\xff" * size
-        outs[place] = buffer.address
-        return buffer
-
-    made: dict[str, Any] = {}
-    if "offset" in names:
-        made["offset"] = [None, room(0, 8 * records)]
-    if "timestamp" in names:
-        made["timestamp"] = [None, room(1, 8 * records)]
-    if "timestampType" in names:
-        made["timestampType"] = [None, room(2, 4 * records)]
-    if "key" in names:
-        made["key"] = [bits(5, records, null_keys), room(3, 4 * records + 4), room(4, key_bytes)]
-    if "value" in names:
-        made["value"] = [bits(8, records, null_values), room(6, 4 * records + 4), room(7, value_bytes)]
-    if "headers" in names:
-        made["headers"] = [None, room(9, 4 * records + 4)]
-        name_buffers = [None, room(10, 4 * headers + 4), room(11, name_bytes)]
-        content_bits = bits(14, headers, null_contents)
-        content_buffers = [content_bits, room(12, 4 * headers + 4), room(13, content_bytes)]
-    code = twin.fill(rows, *limits, 1000 if unit == "us" else 1, sizes, outs)
+    room = twin.rooms(rows)
+    code, columns, sizes = _fill(pa, twin, rows, names, limits, unit, room)
+    if code == NEEDS_MEASURE:
+        code, sizes = twin.measure(rows, *limits, True)
+        if code == OK:
+            code, columns, sizes = _fill(pa, twin, rows, names, limits, unit, sizes)
+            if code == NEEDS_MEASURE:
+                raise CorruptBatch("the batches changed while they were read")
     del holders
     if code != OK:
-        raise CorruptBatch("the batches changed while they were read")
-    nulls = {"key": null_keys, "value": null_values}
+        _fail(table, code, sizes[0] if indexes is None else indexes[sizes[0]], sizes[1])
+    return _assembled(pa, names, unit, columns, sizes)
+
+
+def _fill(
+    pa: Any,
+    twin: Any,
+    rows: Any,
+    names: tuple[str, ...],
+    limits: tuple[int, int, int, int],
+    unit: str,
+    room: array[int],
+) -> tuple[int, dict[str, list[Any]], array[int]]:
+    """Allocate the columns with `room`, write them: (code, their buffers, what was used)."""
+    if max(room) > COLUMN_BYTES_MAX:
+        raise OverflowError("a column of more than 2 GiB: decode fewer batches at once")
+    records, key_bytes, value_bytes, _, _, headers, name_bytes, content_bytes, _ = room
+    outs = array("q", bytes(15 * 8))
+
+    def space(place: int, size: int) -> Any:
+        buffer = pa.allocate_buffer(size, resizable=True)
+        outs[place] = buffer.address
+        return buffer
+
+    def bits(place: int, length: int) -> Any:
+        size = (length + 7) // 8
+        buffer = space(place, size)
+        memoryview(buffer).cast("B")[:] = b"\xff" * size
+        return buffer
+
+    columns: dict[str, list[Any]] = {}
+    if "offset" in names:
+        columns["offset"] = [None, space(0, 8 * records)]
+    if "timestamp" in names:
+        columns["timestamp"] = [None, space(1, 8 * records)]
+    if "timestampType" in names:
+        columns["timestampType"] = [None, space(2, 4 * records)]
+    if "key" in names:
+        columns["key"] = [bits(5, records), space(3, 4 * records + 4), space(4, key_bytes)]
+    if "value" in names:
+        columns["value"] = [bits(8, records), space(6, 4 * records + 4), space(7, value_bytes)]
+    if "headers" in names:
+        columns["headers"] = [None, space(9, 4 * records + 4)]
+        columns["name"] = [None, space(10, 4 * headers + 4), space(11, name_bytes)]
+        columns["content"] = [bits(14, headers), space(12, 4 * headers + 4), space(13, content_bytes)]
+    sizes = room[:]
+    code = twin.fill(rows, *limits, 1000 if unit == "us" else 1, sizes, outs)
+    return code, columns, sizes
+
+
+def _assembled(
+    pa: Any, names: tuple[str, ...], unit: str, columns: dict[str, list[Any]], sizes: array[int]
+) -> pa.RecordBatch:
+    """Arrays over the buffers, which give back what they have too much."""
+    records, key_bytes, value_bytes, null_keys, null_values, headers, _, _, null_contents = sizes
+    used = {"key": (key_bytes, null_keys), "value": (value_bytes, null_values)}
     shape = schema(names, unit=unit)
     arrays = []
     for name in names:
         kind = shape.field(name).type
-        if name != "headers":
-            arrays.append(pa.Array.from_buffers(kind, records, made[name], nulls.get(name, 0)))
+        buffers = columns[name]
+        if name == "headers":
+            keys = pa.Array.from_buffers(pa.string(), headers, columns["name"], 0)
+            try:
+                keys.validate(full=True)
+            except pa.ArrowInvalid:
+                raise CorruptBatch("a header's key is not UTF-8") from None
+            contents = pa.Array.from_buffers(pa.binary(), headers, columns["content"], null_contents)
+            pairs = pa.Array.from_buffers(kind.value_type, headers, [None], 0, children=[keys, contents])
+            arrays.append(pa.Array.from_buffers(kind, records, buffers, 0, children=[pairs]))
             continue
-        keys = pa.Array.from_buffers(pa.string(), headers, name_buffers, 0)
-        try:
-            keys.validate(full=True)
-        except pa.ArrowInvalid:
-            raise CorruptBatch("a header's key is not UTF-8") from None
-        contents = pa.Array.from_buffers(pa.binary(), headers, content_buffers, null_contents)
-        pairs = pa.Array.from_buffers(kind.value_type, headers, [None], 0, children=[keys, contents])
-        arrays.append(pa.Array.from_buffers(kind, records, made[name], 0, children=[pairs]))
+        nulls = 0
+        if name in used:
+            size, nulls = used[name]
+            _shrink(buffers[2], size)
+            if not nulls:
+                buffers = [None, *buffers[1:]]
+        arrays.append(pa.Array.from_buffers(kind, records, buffers, nulls))
     return pa.RecordBatch.from_arrays(arrays, schema=shape)
+
+
+def _shrink(buffer: Any, size: int) -> None:
+    """Give back room for bytes that were others, where it is worth a copy."""
+    if size < buffer.size - buffer.size // 4:
+        buffer.resize(size, shrink_to_fit=True)

@@ -5,8 +5,9 @@ Owns the error codes that both twins return, the layout of a batch table, and th
 is cached, and takes up to a minute the first time: call it on a pool thread, never on the loop.  Nothing here imports
 NumPy or Numba before `load_kernels()`.
 
-Both twins have the same functions (`plain` and `kernels.compiled`): `walk`, `crc32c`, `scan_batches`, `measure`,
-`fill`, `hash_key`, `OffsetSlots`, `filter_run`.  A property test holds them equal, errors included.
+Both twins (`plain` and `kernels.compiled`) have `walk`, `crc32c`, `scan_batches`, `hash_key`, `OffsetSlots` and
+`filter_run`; for Arrow the one has `read_columns`, the other writes into Arrow's own memory (`fill`).  Property tests
+hold them equal, errors included.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ NEEDS_PYTHON: Final = 14
 """Not damage: the batch at the row is compressed or of an old format."""
 MAP_FULL: Final = 15
 """Not damage: the offset map is at its load factor."""
+NEEDS_MEASURE: Final = 16
+"""Not damage: there are headers, and room has to be made for them."""
 
 TEXTS: Final = {
     RECORD_PAST_END: "a record runs past the end of its batch",

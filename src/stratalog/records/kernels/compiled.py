@@ -59,6 +59,7 @@ from stratalog.records.kernels import (
     MAGIC,
     MAP_FULL,
     MAX_TIMESTAMP,
+    NEEDS_MEASURE,
     NEEDS_PYTHON,
     OK,
     OUT_ROW,
@@ -85,6 +86,7 @@ COMPILED: Final = True
 
 intrinsic: Any = _intrinsic
 _helper: Any = njit(nogil=True, boundscheck=False, error_model="numpy")
+_inlined: Any = njit(nogil=True, boundscheck=False, error_model="numpy", forceinline=True)
 _i8, _i32, _i64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _HARDWARE_CRC: Final = platform.machine() in ("x86_64", "AMD64") and bool(
     binding.get_host_cpu_features().get("sse4.2", False)
@@ -168,6 +170,19 @@ def _copy(typing_context: Any, target: Any, source: Any, size: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def _copy16(typing_context: Any, target: Any, source: Any) -> Any:
+    """Sixteen bytes at once."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = ir.VectorType(_i8, 16).as_pointer()
+        value = builder.load(builder.inttoptr(args[1], pointer), align=1)
+        builder.store(value, builder.inttoptr(args[0], pointer), align=1)
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64), generate
 
 
 @intrinsic
@@ -331,8 +346,31 @@ def _crc32c_portable_kernel(address, size, value):
     return _sliced(_CASTAGNOLI_SLICES, address, size, value ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
 
 
+@_inlined
+def _copy_short(target, source, size):
+    """`_copy` for keys and values of records: no call for what is short."""
+    if size > 128:
+        _copy(target, source, size)
+    elif size >= 16:
+        last = size - 16
+        at = 0
+        while at < last:
+            _copy16(target + at, source + at)
+            at += 16
+        _copy16(target + last, source + last)
+    elif size >= 8:
+        _put64(target, _le64(source))
+        _put64(target + size - 8, _le64(source + size - 8))
+    elif size >= 4:
+        _put32(target, _le32(source))
+        _put32(target + size - 4, _le32(source + size - 4))
+    else:
+        for at in range(size):
+            _put8(target + at, _u8(source + at))
+
+
 # --- one record -----------------------------------------------------------------------------------------------------
-@_helper
+@_inlined
 def _varint(p, end, short):
     """(value, position after it), or a negative error code instead of the position."""
     if p >= end:
@@ -342,6 +380,9 @@ def _varint(p, end, short):
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), p
     raw = byte & 0x7F
+    if p < end and _u8(p) < 0x80:  # two bytes: most lengths
+        raw |= _u8(p) << 7
+        return (raw >> 1) ^ -(raw & 1), p + 1
     shift = 7
     while shift < 35:
         if p >= end:
@@ -357,7 +398,7 @@ def _varint(p, end, short):
     return 0, -VARINT_TOO_LONG
 
 
-@_helper
+@_inlined
 def _varlong(p, end):
     if p >= end:
         return 0, -RECORD_BODY
@@ -366,6 +407,9 @@ def _varlong(p, end):
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), p
     raw = byte & 0x7F
+    if p < end and _u8(p) < 0x80:
+        raw |= _u8(p) << 7
+        return (raw >> 1) ^ -(raw & 1), p + 1
     shift = 7
     while shift < 70:
         if p >= end:
@@ -381,7 +425,7 @@ def _varlong(p, end):
     return 0, -VARINT_TOO_LONG
 
 
-@_helper
+@_inlined
 def _sized(p, end):
     """(length or -1, position of the bytes); negative error code instead of the position."""
     length, p = _varint(p, end, RECORD_BODY)
@@ -392,7 +436,7 @@ def _sized(p, end):
     return length, p
 
 
-@_helper
+@_inlined
 def _record(start, end):
     """(position after it or -error, timestamp delta, offset delta, middle, key, key length, value, value length,
     headers, first header).  `middle` is where the offset delta begins: from there on only copies are made."""
@@ -663,8 +707,8 @@ def _clear_bit(bitmap, index):
 
 @_kernel("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
 def _fill_kernel(table, rows, start, stop, early, late, factor, sizes, outs):
-    """Write the columns that have an address in `outs`.  `sizes` is what `_measure_kernel` wrote: nothing is written
-    past it, even if the batches have changed meanwhile."""
+    """Write the columns that have an address in `outs`, but nothing past the room in `sizes`, and write back what was
+    used.  `NEEDS_MEASURE` where headers want more room than there is."""
     records = _le64(sizes)
     key_room = _le64(sizes + 8)
     value_room = _le64(sizes + 16)
@@ -686,7 +730,7 @@ def _fill_kernel(table, rows, start, stop, early, late, factor, sizes, outs):
     content_ends = _le64(outs + 96)
     contents = _le64(outs + 104)
     content_bits = _le64(outs + 112)
-    i = key_at = value_at = header_at = name_at = content_at = 0
+    i = key_at = value_at = header_at = name_at = content_at = null_keys = null_values = null_contents = 0
     if key_ends:
         _put32(key_ends, 0)
     if value_ends:
@@ -697,15 +741,18 @@ def _fill_kernel(table, rows, start, stop, early, late, factor, sizes, outs):
         _put32(content_ends, 0)
     for row in range(rows):
         at = table + row * (ROW * 8)
-        p = _le64(at + 8 * ADDRESS)
+        begin = p = _le64(at + 8 * ADDRESS)
         end = p + _le64(at + 8 * RECORDS_SIZE)
         base_offset = _le64(at + 8 * BASE_OFFSET)
         base_timestamp = _le64(at + 8 * BASE_TIMESTAMP)
         max_timestamp = _le64(at + 8 * MAX_TIMESTAMP)
         stamped = _le64(at + 8 * ATTRIBUTES) & LOG_APPEND_TIME
         for _ in range(_le64(at + 8 * COUNT)):
+            record = p
             p, delta, offset_delta, _, key, key_size, value, value_size, header_count, header = _record(p, end)
             if p < 0:
+                _put64(sizes, row)
+                _put64(sizes + 8, record - begin)
                 return -p
             offset = base_offset + offset_delta
             timestamp = base_timestamp + delta
@@ -714,7 +761,7 @@ def _fill_kernel(table, rows, start, stop, early, late, factor, sizes, outs):
             if offset < start or offset >= stop or timestamp < early or timestamp >= late:
                 continue
             if i >= records:
-                return BATCH_HEADER
+                return NEEDS_MEASURE
             if offsets:
                 _put64(offsets + 8 * i, offset)
             if timestamps:
@@ -723,59 +770,67 @@ def _fill_kernel(table, rows, start, stop, early, late, factor, sizes, outs):
                 _put32(kinds + 4 * i, stamped >> 3)
             if key_ends:
                 if key_size < 0:
-                    if key_bits == 0:
-                        return BATCH_HEADER
                     _clear_bit(key_bits, i)
+                    null_keys += 1
                 else:
                     if key_size > key_room - key_at:
-                        return BATCH_HEADER
-                    _copy(keys + key_at, key, key_size)
+                        return NEEDS_MEASURE
+                    _copy_short(keys + key_at, key, key_size)
                     key_at += key_size
                 _put32(key_ends + 4 * (i + 1), key_at)
             if value_ends:
                 if value_size < 0:
-                    if value_bits == 0:
-                        return BATCH_HEADER
                     _clear_bit(value_bits, i)
+                    null_values += 1
                 else:
                     if value_size > value_room - value_at:
-                        return BATCH_HEADER
-                    _copy(values + value_at, value, value_size)
+                        return NEEDS_MEASURE
+                    _copy_short(values + value_at, value, value_size)
                     value_at += value_size
                 _put32(value_ends + 4 * (i + 1), value_at)
             if list_ends:
                 if header_count > header_room - header_at:
-                    return BATCH_HEADER
+                    return NEEDS_MEASURE
                 for _ in range(header_count):
                     size, header = _sized(header, p)
                     if header < 0 or size < 0 or size > name_room - name_at:
-                        return BATCH_HEADER
-                    _copy(names + name_at, header, size)
+                        return NEEDS_MEASURE
+                    _copy_short(names + name_at, header, size)
                     header += size
                     name_at += size
                     _put32(name_ends + 4 * (header_at + 1), name_at)
                     size, header = _sized(header, p)
                     if header < 0 or size > content_room - content_at:
-                        return BATCH_HEADER
+                        return NEEDS_MEASURE
                     if size < 0:
-                        if content_bits == 0:
-                            return BATCH_HEADER
                         _clear_bit(content_bits, header_at)
+                        null_contents += 1
                     else:
-                        _copy(contents + content_at, header, size)
+                        _copy_short(contents + content_at, header, size)
                         header += size
                         content_at += size
                     header_at += 1
                     _put32(content_ends + 4 * header_at, content_at)
                 _put32(list_ends + 4 * (i + 1), header_at)
             i += 1
-    if i != records:
-        return BATCH_HEADER
+        if p != end:
+            _put64(sizes, row)
+            _put64(sizes + 8, p - begin)
+            return TRAILING_BYTES
+    _put64(sizes, i)
+    _put64(sizes + 8, key_at)
+    _put64(sizes + 16, value_at)
+    _put64(sizes + 24, null_keys)
+    _put64(sizes + 32, null_values)
+    _put64(sizes + 40, header_at)
+    _put64(sizes + 48, name_at)
+    _put64(sizes + 56, content_at)
+    _put64(sizes + 64, null_contents)
     return OK
 
 
 # --- the offset map -------------------------------------------------------------------------------------------------
-@_helper
+@_inlined
 def _sip_round(v0, v1, v2, v3):
     v0 += v1
     v2 += v3
@@ -838,7 +893,7 @@ def _hash_kernel(address, size, k0, k1, out):
     _put64(out + 8, high)
 
 
-@_helper
+@_inlined
 def _first_slot(low, slots):
     return (_lshr(low, 32) * slots) >> 32
 
@@ -1019,7 +1074,7 @@ def _rewritten(p, end, count, flags, whole, old_base, new_base, stamped, max_tim
         put = _put_varlong(put, 1 + _varlong_size(delta) + rest)
         _put8(put, 0)
         put = _put_varlong(put + 1, delta)
-        _copy(put, middle, rest)
+        _copy_short(put, middle, rest)
         put += rest
     if run:
         _copy(put, run, p - run)
@@ -1356,10 +1411,17 @@ def measure(rows: Any, start: int, stop: int, early: int, late: int, wants_heade
     return int(code), out
 
 
+def rooms(rows: Any) -> array[int]:
+    """What the columns of located rows can need at most, headers left out."""
+    sizes = rows[:, RECORDS_SIZE]
+    data = int(sizes.sum())
+    return array("q", (int(np.minimum(rows[:, COUNT], sizes // 7).sum()), data, data, 0, 0, 0, 0, 0, 0))
+
+
 def fill(
     rows: Any, start: int, stop: int, early: int, late: int, factor: int, sizes: array[int], outs: array[int]
 ) -> int:
-    """The second pass: write the columns whose addresses are in `outs`."""
+    """Write the columns whose addresses are in `outs`; `sizes` is the room before and what was used after."""
     where = rows.__array_interface__["data"][0]
     return int(
         _fill_kernel(where, len(rows), start, stop, early, late, factor, sizes.buffer_info()[0], outs.buffer_info()[0])
