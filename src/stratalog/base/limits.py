@@ -30,3 +30,30 @@ WARM_INDEX_BYTES: Final = 8_192
 """The tail of an index that appends and tailing readers touch: three pages at 4 KiB, see `storage.offset_index`."""
 PRODUCER_BATCHES_KEPT: Final = 5
 """Batches remembered for each producer: the most that an idempotent client has in flight."""
+
+# --- sockets (reference/security.md 7.2) --------------------------------------------------------------------------
+CONNECTIONS_MAX: Final = 20_000
+"""Connections of one broker.  Ten thousand idle ones fit in 500 MiB; twice that is past any real client estate."""
+CONNECTIONS_PER_IP_MAX: Final = 15_000
+"""Connections from one address: a gateway in front of many clients passes, one runaway host does not take all."""
+CONNECTION_RATE_MAX: Final = 2_000
+"""New connections a second, above which accepting waits (the kernel's backlog holds them)."""
+CONNECTION_BURST_MAX: Final = 10_000
+"""New connections that may come at once after a quiet time: a whole estate that reconnects."""
+CONNECTION_IDLE_MS: Final = 600_000
+"""`connections.max.idle.ms`, Kafka's default."""
+FRAME_GRACE_MS: Final = 5_000
+"""How long a frame may take before its progress is looked at."""
+FRAME_BYTES_PER_SECOND_MIN: Final = 1_024
+"""The least progress of a frame after the grace: a byte a second would hold a buffer for ever."""
+RESPONSE_STALL_MS: Final = 30_000
+"""A reader that takes nothing for this long is dropped when its answers hold memory.  File regions hold none; they
+wait as long as an idle connection may."""
+RESPONSE_BYTES_HIGH: Final = 1 << 20
+"""Bytes of answers in memory above which a stalled reader is dropped."""
+RECEIVE_BUFFER_BYTES: Final = 128 << 10
+"""What one `recv` may bring: several requests of a batching producer."""
+RECEIVE_BYTES_MAX: Final = 512 << 20
+"""Receive buffers of all connections together; above it, connections with large frames wait."""
+SEND_BYTES_PER_TURN: Final = 4 << 20
+"""Bytes that one connection may send before the others get their turn."""

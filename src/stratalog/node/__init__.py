@@ -1,1 +1,1 @@
-"""The broker as a value: routes requests to the cores and their effects to the ports.  No sockets, no threads, no clock."""
+"""The broker as a value: routes requests to the cores and their effects to the ports.  No sockets, no threads."""

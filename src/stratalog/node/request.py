@@ -13,7 +13,7 @@ from stratalog.base.types import Buffer, ConnectionId, FileRegion, Millis
 
 if TYPE_CHECKING:
     from stratalog.node.node import Node
-    from stratalog.protocol.message import Message
+    from stratalog.protocol.schema import Message
 
 Output = list[Buffer | FileRegion]
 """A whole answer, size prefix and header included."""
@@ -37,7 +37,18 @@ class Peer:
 class Request:
     """One request: who, what, and its decoded body."""
 
-    __slots__ = ("body", "client_id", "correlation_id", "frame", "key", "output", "peer", "position", "received_ms", "version")
+    __slots__ = (
+        "body",
+        "client_id",
+        "correlation_id",
+        "frame",
+        "key",
+        "output",
+        "peer",
+        "position",
+        "received_ms",
+        "version",
+    )
 
     body: Any
     """The decoded message; None for the keys that decode by themselves (Produce)."""

@@ -2,10 +2,10 @@
 
     def handle(node: Node, request: Request, now: Millis) -> Message | Parked | Answer | None
 
-A message is encoded in the request's version and sent.  `Parked` (from `node.park(request)`) is answered later, `None` is
-never answered (produce with acks=0).  An `ApiError` that leaves `handle` becomes the response's top-level error code,
-`Malformed` closes the connection.  What has a file here is advertised in ApiVersions, in the range of its schema, or
-in the module's own `VERSIONS = (low, high)` where it serves less.
+A message is encoded in the request's version and sent.  `Parked` (from `node.park(request)`) is answered later, `None`
+is never answered (produce with acks=0).  An `ApiError` that leaves `handle` becomes the response's top-level error
+code, `Malformed` closes the connection.  What has a file here is advertised in ApiVersions, in the range of its
+schema, or in the module's own `VERSIONS = (low, high)` where it serves less.
 """
 
 from __future__ import annotations
@@ -36,3 +36,12 @@ def load(name: str) -> ModuleType:
 
 
 Handle = Callable[[Any, Any, int], Any]
+
+
+def refusal(node: Any, request: Any, code: Any) -> Any | None:
+    """The whole request answered with one error, as a test asked for it; None where the response has no one place for
+    it: then the connection is closed."""
+    module = load(names()[request.key])
+    if hasattr(module, "refuse"):
+        return module.refuse(node, request, code)
+    return node.error_response(request, code, code.text)

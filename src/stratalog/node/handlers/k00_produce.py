@@ -1,0 +1,472 @@
+"""0 Produce: records to append, decoded by hand because every producer's every batch passes here.
+
+The request is walked on a memoryview: nothing is copied but topic names, and the names go into the answer as they
+stand.  Appends are staged; `Produced.written` answers after the turn's write, or parks until the high watermark has
+passed (acks=all with more than one replica).
+
+Version notes: 0 to 2 bring message formats v0 and v1, which the log converts; from 3 exactly one batch of format v2 for
+each partition; zstd from 7; from 13 topic ids stand in the place of names.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from stratalog.base.errors import ErrorCode
+from stratalog.base.failures import ApiError, Malformed
+from stratalog.base.limits import ARRAY_ELEMENTS_MAX
+from stratalog.base.types import Millis
+from stratalog.node.request import Parked, Request
+from stratalog.protocol.k00_produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from stratalog.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from stratalog.node.node import Node
+
+_ACKS_TIMEOUT: Final = struct.Struct(">hi")
+_INDEX: Final = struct.Struct(">i")
+_INT16: Final = struct.Struct(">h")
+_INDEX_LENGTH: Final = struct.Struct(">ii")
+_BATCH: Final = struct.Struct(">qiibih")  # base offset, length, leader epoch, magic, CRC, attributes
+_BATCH_HEADER_BYTES: Final = 61
+_ZSTD: Final = 4
+_ADMIN_CLIENT: Final = b"__admin_client"
+
+# One answered partition without an error: index, error, base offset, append time, log start offset, and what follows.
+_DONE_0: Final = struct.Struct(">ihq")
+_DONE_2: Final = struct.Struct(">ihqq")
+_DONE_5: Final = struct.Struct(">ihqqq")
+_DONE_8: Final = struct.Struct(">ihqqqih")
+_DONE_9: Final = struct.Struct(">ihqqqBBB")
+_HEAD_OLD: Final = struct.Struct(">iii")
+_HEAD_9: Final = struct.Struct(">iiBB")
+
+Entry = tuple[Partition | None, int, Any, ErrorCode, str, Any]
+"""Partition, index, AppendInfo or None, error, its text, record errors."""
+Topic = tuple[bytes, bytes, list[tuple[int, memoryview | None]]]
+"""The topic as it stands on the wire, its name or id, partitions with their records."""
+
+
+class Produced:
+    """A produce request whose appends are staged."""
+
+    __slots__ = ("_node", "acks", "failed", "parked", "request", "timeout_ms", "timer", "topics")
+
+    def __init__(self, request: Request, acks: int, timeout_ms: int, topics: list[tuple[bytes, list[Entry]]]) -> None:
+        self.request = request
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topics = topics
+        self.failed = False
+        self.parked: Parked | None = None
+        self.timer: Any = None
+
+    def written(self, node: Node, now: Millis) -> None:
+        """The turn's write is done: answer, or wait for the replicas."""
+        waits: list[Partition] = []
+        broken = node.broken
+        for _, entries in self.topics:
+            for number, (partition, index, info, code, _, _) in enumerate(entries):
+                if code:
+                    self.failed = True
+                elif (broken and partition in broken) or (partition is not None and partition.failure is not None):
+                    self.failed = True
+                    error = ErrorCode.KAFKA_STORAGE_ERROR
+                    entries[number] = (partition, index, None, error, error.text, ())
+                elif partition is not None and self.acks == -1 and partition.log.high_watermark <= info.last_offset:
+                    waits.append(partition)
+        if not waits:
+            self._answer(node)
+            return
+        for partition in waits:
+            partition.waiters[self] = None
+        self.timer = node.after(self.timeout_ms, lambda now: self._expire(node))
+
+    def appended(self, size: int) -> None:
+        """A commit on a partition that this waits for (`Partition.waiters`)."""
+
+    def wake(self, node: Node, now: Millis) -> None:
+        for _, entries in self.topics:
+            for partition, _, info, code, _, _ in entries:
+                if not code and partition is not None and partition.log.high_watermark <= info.last_offset:
+                    return
+        self._forget()
+        self._answer(node)
+
+    def _expire(self, node: Node) -> None:
+        self._forget()
+        self.failed = True
+        error = ErrorCode.REQUEST_TIMED_OUT
+        for _, entries in self.topics:
+            for number, (partition, index, info, code, _, _) in enumerate(entries):
+                if not code and partition is not None and partition.log.high_watermark <= info.last_offset:
+                    entries[number] = (partition, index, None, error, error.text, ())
+        self._answer(node)
+
+    def _forget(self) -> None:
+        self.timer.cancel()
+        for _, entries in self.topics:
+            for partition, *_ in entries:
+                if partition is not None:
+                    partition.waiters.pop(self, None)
+
+    def _answer(self, node: Node) -> None:
+        request = self.request
+        if self.acks == 0:
+            request.output = []
+            node.ready.append(request)
+            if self.failed:
+                # Without an answer the producer learns of a failure only by losing the connection, as from Kafka.
+                node.effects.close(request.peer.connection, "a produce request with acks=0 failed")
+        elif self.failed:
+            node.metrics.errors[0] += 1
+            node.complete(request, _response(request, self.topics))
+        else:
+            request.output = [_encode(request, self.topics)]
+            node.ready.append(request)
+
+
+def handle(node: Node, request: Request, now: Millis) -> Any:
+    frame = request.frame
+    assert frame is not None
+    request.frame = None
+    version = request.version
+    walk = _walk_flexible if version >= 9 else _walk_old
+    try:
+        transactional, acks, timeout_ms, wanted = walk(frame, request.position, len(frame), version)
+    except (IndexError, struct.error) as error:
+        raise Malformed("the produce request ends early") from error
+    index_of = node.by_id if version >= 13 else node.by_name
+    topics: list[tuple[bytes, list[Entry]]] = []
+    produced = Produced(request, acks, timeout_ms, topics)
+    if transactional is not None or not -1 <= acks <= 1:
+        code = ErrorCode.INVALID_REQUEST if transactional is not None else ErrorCode.INVALID_REQUIRED_ACKS
+        for raw, _, partitions in wanted:
+            topics.append((raw, [(None, index, None, code, code.text, ()) for index, _ in partitions]))
+        node.produced.append(produced)
+        return Parked(node, request)
+    metrics = node.metrics
+    for raw, key, partitions in wanted:
+        entries: list[Entry] = []
+        topics.append((raw, entries))
+        known = index_of.get(key)
+        for index, records in partitions:
+            partition = None if known is None else known.get(index)
+            if partition is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if version >= 13 and known is None:
+                    code = ErrorCode.UNKNOWN_TOPIC_ID
+                entries.append((None, index, None, code, code.text, ()))
+                continue
+            try:
+                if partition.internal and bytes(frame[10 : 10 + len(_ADMIN_CLIENT)]) != _ADMIN_CLIENT:
+                    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                if records is None:
+                    raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
+                if version >= 3:
+                    _check_batch(records, version)
+                info = partition.stage_append(records, acks, now)
+                entries.append((partition, index, info, _NONE, "", ()))
+                metrics.produce_bytes += len(records)
+            except ApiError as error:
+                entries.append((None, index, None, error.code, error.message, getattr(error, "record_errors", ())))
+            except Malformed as error:
+                code = ErrorCode.CORRUPT_MESSAGE
+                entries.append((None, index, None, code, error.reason, ()))
+            except OSError as error:
+                node.disk_failed(partition, error)
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+                entries.append((None, index, None, code, code.text, ()))
+    node.produced.append(produced)
+    return Parked(node, request)
+
+
+_NONE: Final = ErrorCode.NONE
+
+
+def _check_batch(records: memoryview, version: int) -> None:
+    """From version 3 on a partition brings exactly one batch of format v2."""
+    if len(records) < _BATCH_HEADER_BYTES:
+        if len(records) == 0:
+            raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "records shorter than a batch's header")
+    _, length, _, magic, _, attributes = _BATCH.unpack_from(records)
+    if magic != 2:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"a batch of format v{magic} in version {version}")
+    if length + 12 != len(records):
+        if length + 12 > len(records) or length < _BATCH_HEADER_BYTES - 12:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch that says {length} bytes in {len(records)}")
+        raise ApiError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
+    if attributes & 7 == _ZSTD and version < 7:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce")
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def _walk_flexible(
+    frame: memoryview, p: int, end: int, version: int
+) -> tuple[bytes | None, int, int, list[Topic]]:
+    transactional = None
+    size = frame[p]
+    p += 1
+    if size:
+        if size >= 0x80:
+            size, p = _varint(frame, p - 1)
+        transactional = bytes(frame[p : p + size - 1])
+        p += size - 1
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, p)
+    p += 6
+    topic_count = frame[p]
+    p += 1
+    if topic_count >= 0x80:
+        topic_count, p = _varint(frame, p - 1)
+    _check_count(topic_count, end - p)
+    topics: list[Topic] = []
+    for _ in range(topic_count - 1):
+        if version >= 13:
+            raw = key = bytes(frame[p : p + 16])
+            p += 16
+        else:
+            begin = p
+            size = frame[p]
+            p += 1
+            if size >= 0x80:
+                size, p = _varint(frame, p - 1)
+            key = bytes(frame[p : p + size - 1])
+            p += size - 1
+            raw = bytes(frame[begin:p])
+        count = frame[p]
+        p += 1
+        if count >= 0x80:
+            count, p = _varint(frame, p - 1)
+        _check_count(count, end - p)
+        partitions: list[tuple[int, memoryview | None]] = []
+        for _ in range(count - 1):
+            (index,) = _INDEX.unpack_from(frame, p)
+            size, p = _varint(frame, p + 4)
+            if size == 0:
+                partitions.append((index, None))
+            else:
+                stop = p + size - 1
+                if stop > end:
+                    raise Malformed("records longer than the frame", position=p)
+                partitions.append((index, frame[p:stop]))
+                p = stop
+            if frame[p]:
+                p = _skip_tags(frame, p, end)
+            else:
+                p += 1
+        topics.append((raw, key, partitions))
+        if frame[p]:
+            p = _skip_tags(frame, p, end)
+        else:
+            p += 1
+    if frame[p]:
+        p = _skip_tags(frame, p, end)
+    else:
+        p += 1
+    if p != end:
+        raise Malformed("bytes after the produce request", position=p)
+    return transactional, acks, timeout_ms, topics
+
+
+def _walk_old(frame: memoryview, p: int, end: int, version: int) -> tuple[bytes | None, int, int, list[Topic]]:
+    transactional = None
+    if version >= 3:
+        (size,) = _INT16.unpack_from(frame, p)
+        p += 2
+        if size >= 0:
+            transactional = bytes(frame[p : p + size])
+            p += size
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, p)
+    (topic_count,) = _INDEX.unpack_from(frame, p + 6)
+    p += 10
+    _check_count(topic_count, end - p)
+    topics: list[Topic] = []
+    for _ in range(topic_count):
+        begin = p
+        (size,) = _INT16.unpack_from(frame, p)
+        if size < 0:
+            raise Malformed("a topic without a name", position=p)
+        p += 2 + size
+        key = bytes(frame[begin + 2 : p])
+        raw = bytes(frame[begin:p])
+        (count,) = _INDEX.unpack_from(frame, p)
+        p += 4
+        _check_count(count, end - p)
+        partitions: list[tuple[int, memoryview | None]] = []
+        for _ in range(count):
+            index, size = _INDEX_LENGTH.unpack_from(frame, p)
+            p += 8
+            if size < 0:
+                if size < -1:
+                    raise Malformed(f"records of {size} bytes", position=p)
+                partitions.append((index, None))
+                continue
+            if p + size > end:
+                raise Malformed("records longer than the frame", position=p)
+            partitions.append((index, frame[p : p + size]))
+            p += size
+        topics.append((raw, key, partitions))
+    if p != end:
+        raise Malformed("bytes after the produce request", position=p)
+    return transactional, acks, timeout_ms, topics
+
+
+def _check_count(count: int, left: int) -> None:
+    if count > ARRAY_ELEMENTS_MAX or count - 1 > left or count < 0:
+        raise Malformed(f"an array of {count} elements in {left} bytes")
+
+
+def _varint(frame: memoryview, p: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = frame[p]
+        p += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, p
+        shift += 7
+        if shift > 28:
+            raise Malformed("a varint of more than five bytes", position=p)
+
+
+def _skip_tags(frame: memoryview, p: int, end: int) -> int:
+    count, p = _varint(frame, p)
+    _check_count(count, end - p)
+    for _ in range(count):
+        _, p = _varint(frame, p)
+        size, p = _varint(frame, p)
+        p += size
+        if p > end:
+            raise Malformed("a tagged field longer than the frame", position=p)
+    return p
+
+
+# --- answering ------------------------------------------------------------------------------------------------------
+
+
+def _encode(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> bytes:
+    """The answer to a request that met no error; size prefix and header included."""
+    version = request.version
+    parts: list[bytes] = []
+    if version >= 9:
+        for raw, entries in topics:
+            parts.append(raw)
+            parts.append(_compact(len(entries) + 1))
+            for _, index, info, _, _, _ in entries:
+                parts.append(
+                    _DONE_9.pack(
+                        index, 0, info.first_offset, info.log_append_time, info.log_start_offset, 1, 0, 0
+                    )
+                )
+            parts.append(b"\0")
+        parts.append(b"\0\0\0\0\0")
+        body = b"".join(parts)
+        count = len(topics) + 1
+        if count < 0x80:
+            return _HEAD_9.pack(6 + len(body), request.correlation_id, 0, count) + body
+        number = _compact(count)
+        return _INDEX_LENGTH.pack(5 + len(number) + len(body), request.correlation_id) + b"\0" + number + body
+    for raw, entries in topics:
+        parts.append(raw)
+        parts.append(_INDEX.pack(len(entries)))
+        for _, index, info, _, _, _ in entries:
+            if version >= 8:
+                done = _DONE_8.pack(
+                    index, 0, info.first_offset, info.log_append_time, info.log_start_offset, 0, -1
+                )
+            elif version >= 5:
+                done = _DONE_5.pack(index, 0, info.first_offset, info.log_append_time, info.log_start_offset)
+            elif version >= 2:
+                done = _DONE_2.pack(index, 0, info.first_offset, info.log_append_time)
+            else:
+                done = _DONE_0.pack(index, 0, info.first_offset)
+            parts.append(done)
+    if version >= 1:
+        parts.append(b"\0\0\0\0")
+    body = b"".join(parts)
+    return _HEAD_OLD.pack(8 + len(body), request.correlation_id, len(topics)) + body
+
+
+def _compact(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _response(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> ProduceResponse:
+    """The answer as a message, for requests that met an error somewhere."""
+    version = request.version
+    responses = []
+    for raw, entries in topics:
+        partitions = []
+        for _, index, info, code, text, records in entries:
+            if code:
+                partition = PartitionProduceResponse(
+                    index=index,
+                    error_code=int(code),
+                    base_offset=-1,
+                    record_errors=[
+                        BatchIndexAndErrorMessage(batch_index=row.batch_index, batch_index_error_message=row.message)
+                        for row in records
+                    ],
+                    error_message=text or None,
+                )
+            else:
+                partition = PartitionProduceResponse(
+                    index=index,
+                    error_code=0,
+                    base_offset=info.first_offset,
+                    log_append_time_ms=info.log_append_time,
+                    log_start_offset=info.log_start_offset,
+                )
+            partitions.append(partition)
+        topic = TopicProduceResponse(partition_responses=partitions)
+        if version >= 13:
+            topic.topic_id = type(topic.topic_id)(raw)
+        else:
+            topic.name = _name(raw, version)
+        responses.append(topic)
+    return ProduceResponse(responses=responses)
+
+
+def _name(raw: bytes, version: int) -> str:
+    start = 2 if version < 9 else _varint(memoryview(raw), 0)[1]
+    try:
+        return raw[start:].decode()
+    except UnicodeDecodeError as error:
+        raise Malformed("a topic's name is no text") from error
+
+
+def refuse(node: Node, request: Request, code: ErrorCode) -> ProduceResponse:
+    """Every partition with this error, nothing appended (`Node.refusals`)."""
+    frame = request.frame
+    assert frame is not None
+    body = ProduceRequest.decode(frame[request.position :], request.version)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=partition.index, error_code=int(code), base_offset=-1)
+                    for partition in topic.partition_data
+                ],
+            )
+            for topic in body.topic_data
+        ]
+    )

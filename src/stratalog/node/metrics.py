@@ -1,0 +1,103 @@
+"""Counters and gauges of one broker, cheap enough for the hot path: plain integers in slots and lists.
+
+The loop's thread writes; `render` may run on any thread and sees each number as it is at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+BUCKETS: Final = 24
+"""Latency buckets by power of two of microseconds: 1 us to 8 s, and the rest."""
+KEYS: Final = 128
+"""One more than the greatest API key that is counted."""
+
+Sample = tuple[str, str, float]
+"""Name, labels as they are printed (`{api="Fetch"}` or empty), value."""
+
+
+class Metrics:
+    """What the node counts."""
+
+    __slots__ = (
+        "batches_in",
+        "bytes_in",
+        "errors",
+        "latency",
+        "produce_bytes",
+        "requests",
+        "sources",
+        "started",
+    )
+
+    def __init__(self) -> None:
+        self.requests = [0] * KEYS
+        self.errors = [0] * KEYS
+        self.latency = [[0] * (BUCKETS + 1) for _ in range(KEYS)]
+        self.bytes_in = 0
+        self.produce_bytes = 0
+        self.batches_in = 0
+        self.started = 0.0
+        self.sources: list[Callable[[], Iterable[Sample]]] = []
+        """Gauges that are read when somebody asks."""
+
+    def observe(self, key: int, microseconds: int) -> None:
+        bucket = microseconds.bit_length()
+        self.latency[key][bucket if bucket < BUCKETS else BUCKETS] += 1
+
+    # --- printing -------------------------------------------------------------------------------------------------
+
+    def samples(self, names: dict[int, str]) -> Iterable[tuple[str, str, str, float]]:
+        """Everything as (name, type, labels, value); `names` are the API keys' names."""
+        for key, name in names.items():
+            if self.requests[key]:
+                yield "stratalog_requests_total", "counter", _labels(request=name), self.requests[key]
+        for key, name in names.items():
+            if self.errors[key]:
+                yield "stratalog_request_errors_total", "counter", _labels(request=name), self.errors[key]
+        for key, name in names.items():
+            counts = self.latency[key][:]
+            total = sum(counts)
+            if total:
+                for quantile in (0.5, 0.95, 0.99, 0.999):
+                    labels = _labels(request=name, quantile=str(quantile))
+                    yield "stratalog_request_seconds", "summary", labels, quantile_of(counts, quantile) / 1e6
+                yield "stratalog_request_seconds_count", "", _labels(request=name), total
+        yield "stratalog_bytes_in_total", "counter", "", self.bytes_in
+        yield "stratalog_produce_bytes_total", "counter", "", self.produce_bytes
+        for source in self.sources:
+            for metric, labels, value in source():
+                kind = "counter" if metric.endswith("_total") else "gauge"
+                yield metric, kind, labels, value
+
+    def render(self, names: dict[int, str]) -> str:
+        """Prometheus' text format."""
+        lines: list[str] = []
+        described: dict[str, None] = {}
+        for name, kind, labels, value in self.samples(names):
+            if kind and name not in described:
+                described[name] = None
+                lines.append(f"# TYPE {name} {kind}")
+            lines.append(f"{name}{labels} {value:g}" if isinstance(value, float) else f"{name}{labels} {value}")
+        return "\n".join(lines) + "\n"
+
+
+def quantile_of(counts: list[int], quantile: float) -> float:
+    """Microseconds below which this share of the observations lies: the upper edge of its bucket."""
+    wanted = sum(counts) * quantile
+    seen = 0
+    for bucket, count in enumerate(counts):
+        seen += count
+        if seen >= wanted:
+            return float(1 << bucket)
+    return float(1 << BUCKETS)
+
+
+def _labels(**labels: str) -> str:
+    return "{" + ",".join(f'{name}="{escape(value)}"' for name, value in labels.items()) + "}"
+
+
+def escape(value: str) -> str:
+    """A label's value as Prometheus wants it."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

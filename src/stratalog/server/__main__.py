@@ -1,0 +1,33 @@
+"""`python -m stratalog.server [key=value ...]`: a broker in the foreground, for development; `stratalog serve` is the
+command for everybody."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import sys
+
+from stratalog.node.config import BrokerConfig
+from stratalog.server.process import Broker
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    broker = Broker(BrokerConfig.load("", sys.argv[1:]))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: broker.loop.stop())
+    broker.start()
+    # What is there after the start stays; new garbage is young.  A full collection stops the loop for milliseconds.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    print(f"listening on {broker.bootstrap}", flush=True)
+    while not broker.wait(3600.0):
+        pass
+    broker.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,670 @@
+"""The loop: one thread, one epoll, every socket.
+
+Owns the connections.  Everything but `wake`, `call` and `stop` belongs to the loop's thread.  One turn:
+
+    poll -> accept, receive, cut frames, node.handle_frame for each -> node.end_of_wakeup (one write for each log)
+         -> send what is answered -> give buffers back
+
+Rules:
+
+- A connection is known by its `ConnectionId`.  A descriptor's number is reused, so nothing outlives a turn under it,
+  and descriptors are closed at the end of a turn only.
+- A receive buffer neither moves nor is given away before the turn's writes are done: frames are views into it.
+- Answers go out in the order of the requests.  A frame is handed on when the connection waits for nothing, or waits
+  only for produce requests and brings another one; else the rest stays in the buffer and the connection is muted.
+- A connection whose answers the socket does not take is not read from.
+- Fair: one `recv` for each connection and turn, at most `SEND_BYTES_PER_TURN` sent to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import select
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from stratalog.base import limits
+from stratalog.base.failures import Malformed
+from stratalog.base.ports import Clock
+from stratalog.base.types import Buffer, ConnectionId, FileRegion, Millis
+from stratalog.node.request import Peer
+from stratalog.server.connection import BufferPool, Connection
+
+if TYPE_CHECKING:
+    from stratalog.node.node import Node
+
+log = logging.getLogger("stratalog.server")
+
+_IN: Final = select.EPOLLIN
+_OUT: Final = select.EPOLLOUT
+_GONE: Final = select.EPOLLHUP | select.EPOLLERR
+_RDHUP: Final = select.EPOLLRDHUP
+_SIZE_AND_KEY: Final = struct.Struct(">ih")
+_SIZE: Final = struct.Struct(">i")
+_PRODUCE: Final = 0
+_SMALL_REGION: Final = 32 << 10
+"""A file region up to this size is read and sent with its header: one packet, one system call less."""
+_IOV_MAX: Final = 512
+_SWEEP_MS: Final = 1_000
+_IDLE_SWEEP_MS: Final = 30_000
+_ACCEPTS_PER_TURN: Final = 256
+
+
+class Limits:
+    """What an operator may set; defaults from `base.limits`."""
+
+    __slots__ = (
+        "burst",
+        "connections",
+        "connections_per_ip",
+        "frame_bytes",
+        "idle_ms",
+        "rate",
+        "receive_bytes",
+        "stall_ms",
+    )
+
+    def __init__(
+        self,
+        *,
+        connections: int = limits.CONNECTIONS_MAX,
+        connections_per_ip: int = limits.CONNECTIONS_PER_IP_MAX,
+        rate: int = limits.CONNECTION_RATE_MAX,
+        burst: int = limits.CONNECTION_BURST_MAX,
+        frame_bytes: int = limits.FRAME_BYTES_MAX,
+        idle_ms: int = limits.CONNECTION_IDLE_MS,
+        stall_ms: int = limits.RESPONSE_STALL_MS,
+        receive_bytes: int = limits.RECEIVE_BYTES_MAX,
+    ) -> None:
+        self.connections = connections
+        self.connections_per_ip = connections_per_ip
+        self.rate = rate
+        self.burst = burst
+        self.frame_bytes = frame_bytes
+        self.idle_ms = idle_ms
+        self.stall_ms = stall_ms
+        self.receive_bytes = receive_bytes
+
+
+class Listener:
+    """A bound socket with its name in the configuration."""
+
+    __slots__ = ("host", "name", "socket")
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        self.name = name
+        self.host = host
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.socket.bind((host, port))
+        except OSError:
+            self.socket.close()
+            raise
+
+    @property
+    def port(self) -> int:
+        return int(self.socket.getsockname()[1])
+
+    def listen(self) -> None:
+        self.socket.listen(1024)
+
+
+class Loop:
+    """The event loop of one broker."""
+
+    node: Node
+
+    def __init__(self, *, clock: Clock, limits_: Limits | None = None) -> None:
+        self.clock = clock
+        self.limits = limits_ or Limits()
+        self.buffers = BufferPool(
+            unit=limits.RECEIVE_BUFFER_BYTES, limit=self.limits.receive_bytes, keep_bytes=16 << 20
+        )
+        self.failure: BaseException | None = None
+        """What ended the loop, if it was not `stop`."""
+        self.rejected = 0
+        self._epoll = select.epoll()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake_fd, _IN)
+        self._listeners: dict[int, Listener] = {}
+        self._connections: dict[int, Connection] = {}
+        """By connection id."""
+        self._by_fd: dict[int, Connection] = {}
+        """Only to find out whom an event of this turn is for."""
+        self._per_ip: dict[str, int] = {}
+        self._last_id = 0
+        self._again: dict[Connection, None] = {}
+        """Connections with frames in their buffer that may be handed on in the next turn."""
+        self._used: list[Connection] = []
+        """Connections whose buffer was parsed in this turn."""
+        self._starved: dict[Connection, None] = {}
+        """Connections that wait for memory."""
+        self._partial: dict[Connection, None] = {}
+        """Connections in the middle of a frame."""
+        self._stalled: dict[Connection, None] = {}
+        """Connections with answers that the socket does not take."""
+        self._closed_sockets: list[socket.socket] = []
+        self._calls: deque[Callable[[], None]] = deque()
+        self._work: list[Callable[[], None]] = []
+        self._stopping = threading.Event()
+        self._draining = False
+        self._tokens = float(self.limits.burst)
+        self._tokens_at: Millis = clock.monotonic_ms()
+        self._accept_paused = False
+        self._next_sweep: Millis = clock.monotonic_ms()
+        self._next_idle_sweep: Millis = clock.monotonic_ms()
+        self._now: Millis = clock.now_ms()
+        self._monotonic: Millis = clock.monotonic_ms()
+
+    # --- from any thread ------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Make the loop turn now."""
+        with contextlib.suppress(OSError):  # the loop has ended, or the counter is full: it is awake
+            os.eventfd_write(self._wake_fd, 1)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a function on the loop's thread, soon."""
+        self._calls.append(function)
+        self.wake()
+
+    def stop(self) -> None:
+        """End `run` after this turn."""
+        self._stopping.set()
+        self.wake()
+
+    # --- set-up ---------------------------------------------------------------------------------------------------
+
+    def add_listener(self, listener: Listener) -> None:
+        listener.listen()
+        self._listeners[listener.socket.fileno()] = listener
+        self._epoll.register(listener.socket.fileno(), _IN)
+
+    def on_wake(self, work: Callable[[], None]) -> None:
+        """Something to look at in each turn that was begun by `wake`: the pool's results."""
+        self._work.append(work)
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    # --- the turn -------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Turn until `stop`."""
+        try:
+            while not self._stopping.is_set():
+                self.turn(self._timeout())
+        except BaseException as failure:
+            self.failure = failure
+            raise
+
+    def _timeout(self) -> float:
+        if self._again:
+            return 0.0
+        deadline = self.node.deadline()
+        monotonic = self.clock.monotonic_ms()
+        wait = _IDLE_SWEEP_MS if not (self._partial or self._stalled or self._accept_paused) else _SWEEP_MS
+        if deadline is not None:
+            wait = min(wait, deadline - monotonic)
+        return wait / 1000.0 if wait > 0 else 0.0
+
+    def turn(self, timeout: float) -> None:
+        """One turn; tests may call it by themselves."""
+        events = self._epoll.poll(timeout, 512)
+        node = self.node
+        now = self._now = self.clock.now_ms()
+        monotonic = self._monotonic = self.clock.monotonic_ms()
+        node.begin_turn(now, monotonic)
+        if self._again:
+            again, self._again = self._again, {}
+            for connection in again:
+                if not connection.closed:
+                    self._parse(connection)
+        by_fd = self._by_fd
+        for fd, event in events:
+            connection = by_fd.get(fd)  # type: ignore[assignment]
+            if connection is not None:
+                if event & _IN:
+                    self._readable(connection)
+                if event & _OUT and not connection.closed:
+                    self._write(connection)
+                if event & (_GONE | _RDHUP) and not connection.closed and not event & _IN:
+                    self._close(connection, "")
+            elif fd == self._wake_fd:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(fd)
+                for work in self._work:
+                    work()
+                while self._calls:
+                    self._calls.popleft()()
+            elif fd in self._listeners:
+                self._accept(self._listeners[fd])
+        node.end_of_wakeup(now)
+        if node.ready:
+            self._flush_ready()
+        if self._used:
+            self._release()
+        if monotonic >= self._next_sweep:
+            self._sweep()
+        if self._closed_sockets:
+            for sock in self._closed_sockets:
+                sock.close()
+            self._closed_sockets.clear()
+
+    # --- accepting ------------------------------------------------------------------------------------------------
+
+    def _accept(self, listener: Listener) -> None:
+        tokens = self._tokens + (self._monotonic - self._tokens_at) * self.limits.rate / 1000.0
+        self._tokens = tokens = min(tokens, float(self.limits.burst))
+        self._tokens_at = self._monotonic
+        for _ in range(_ACCEPTS_PER_TURN):
+            if self._tokens < 1.0:
+                self._pause_accepting()
+                return
+            try:
+                sock, address = listener.socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                    log.warning("no connection can be accepted: %s; trying again in a second", error.strerror)
+                    self._pause_accepting()
+                    return
+                if error.errno == errno.ECONNABORTED:
+                    continue
+                raise
+            self._tokens -= 1.0
+            host = address[0]
+            count = self._per_ip.get(host, 0)
+            if len(self._connections) >= self.limits.connections or count >= self.limits.connections_per_ip:
+                self.rejected += 1
+                if self.rejected & (self.rejected - 1) == 0:  # 1, 2, 4, 8 ... : a storm fills no log
+                    log.warning("connection refused: %s, too many (%d refused so far)", host, self.rejected)
+                sock.close()
+                continue
+            sock.setblocking(False)
+            if sock.family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._per_ip[host] = count + 1
+            self._last_id += 1
+            identity = ConnectionId(self._last_id)
+            peer = Peer(identity, host=host, port=address[1], listener=listener.name)
+            connection = Connection(sock, peer, self._monotonic)
+            self._connections[identity] = connection
+            self._by_fd[connection.fd] = connection
+            connection.mask = _IN
+            self._epoll.register(connection.fd, _IN)
+
+    def _pause_accepting(self) -> None:
+        if not self._accept_paused:
+            self._accept_paused = True
+            for fd in self._listeners:
+                self._epoll.modify(fd, 0)
+
+    def _resume_accepting(self) -> None:
+        self._accept_paused = False
+        if not self._draining:
+            for fd in self._listeners:
+                self._epoll.modify(fd, _IN)
+
+    # --- receiving ------------------------------------------------------------------------------------------------
+
+    def _readable(self, connection: Connection) -> None:
+        queue = connection.queue
+        if connection.out or (queue and (queue[0].output is not None or queue[0].key != _PRODUCE)):
+            self._interest(connection, connection.mask & ~_IN | _RDHUP)  # muted: lazily, most are not
+            return
+        view = connection.view
+        if view is None or connection.end == len(view):
+            if not self._make_room(connection):
+                return
+            view = connection.view
+            assert view is not None
+        try:
+            received = connection.socket.recv_into(view[connection.end :])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._close(connection, error.strerror or "")
+            return
+        if received == 0:
+            self._close(connection, "")
+            return
+        connection.end += received
+        connection.last_active = self._monotonic
+        self._parse(connection)
+
+    def _make_room(self, connection: Connection) -> bool:
+        """A buffer with room at its end.  Called at the start of a turn's reading only: whatever was handed on from
+        this buffer in earlier turns has been written."""
+        buffer = connection.buffer
+        if buffer is None:
+            buffer = self.buffers.take(self.buffers.unit)
+            assert buffer is not None, "a buffer of the smallest size is always given"
+            connection.buffer = buffer
+            connection.view = memoryview(buffer)
+            connection.start = connection.end = 0
+            return True
+        have = connection.end - connection.start
+        if connection.needed <= len(buffer) and connection.start > 0:
+            buffer[:have] = buffer[connection.start : connection.end]
+        else:
+            # The peer says how large its frame is, but memory is given for what has come: at most double that.
+            larger = self.buffers.take(min(max(connection.needed, 2 * len(buffer)), 2 * len(buffer)))
+            if larger is None:
+                self._starved[connection] = None
+                self._interest(connection, connection.mask & ~_IN | _RDHUP)
+                return False
+            larger[:have] = memoryview(buffer)[connection.start : connection.end]
+            connection.view = None
+            self.buffers.give(buffer)
+            connection.buffer = larger
+            connection.view = memoryview(larger)
+        connection.start = 0
+        connection.end = have
+        return True
+
+    def _parse(self, connection: Connection) -> None:
+        """Hand on the complete frames in the buffer, as far as the order of answers allows."""
+        view = connection.view
+        if view is None:
+            return
+        node = self.node
+        handle_frame = node.handle_frame
+        now = self._now
+        queue = connection.queue
+        peer = connection.peer
+        start = connection.start
+        end = connection.end
+        blocked = False
+        needed = 0
+        try:
+            while end - start >= 6:
+                size, key = _SIZE_AND_KEY.unpack_from(view, start)
+                if size < 8 or size > self.limits.frame_bytes:
+                    raise Malformed(f"a frame of {size} bytes")
+                stop = start + 4 + size
+                if stop > end:
+                    needed = 4 + size
+                    break
+                if queue:
+                    head = queue[0]
+                    if head.output is None and not (key == _PRODUCE == head.key):
+                        blocked = True
+                        break
+                request = handle_frame(peer, view[start + 4 : stop], now)
+                queue.append(request)
+                start = stop
+        except Malformed as error:
+            self._close(connection, error.reason)
+            return
+        except AssertionError:
+            raise
+        except Exception:  # the shell's top: a handler's bug costs the connection, and is told
+            log.exception("a request of %s:%d failed", peer.host, peer.port)
+            self._close(connection, "internal error")
+            return
+        if connection.closed:
+            return
+        moved = start != connection.start
+        connection.start = start
+        if blocked:
+            connection.needed = 0
+            return
+        if start != end:
+            if needed == 0:
+                needed = 6 if end - start < 4 else 4 + max(_SIZE.unpack_from(view, start)[0], 8)
+                if needed - 4 > self.limits.frame_bytes:
+                    self._close(connection, f"a frame of {needed - 4} bytes")
+                    return
+            if connection.needed == 0 or moved:
+                connection.frame_since = self._monotonic
+            connection.needed = needed
+            self._partial[connection] = None
+        elif connection.needed:
+            connection.needed = 0
+            self._partial.pop(connection, None)
+        self._used.append(connection)
+
+    def _release(self) -> None:
+        """The turn's writes are done: buffers without a rest go back."""
+        for connection in self._used:
+            buffer = connection.buffer
+            if buffer is not None and connection.start == connection.end:
+                connection.buffer = connection.view = None
+                connection.start = connection.end = 0
+                self.buffers.give(buffer)
+        self._used.clear()
+        if self._starved:
+            starved, self._starved = self._starved, {}
+            for connection in starved:
+                if not connection.closed:
+                    self._interest(connection, connection.mask | _IN)
+
+    # --- sending --------------------------------------------------------------------------------------------------
+
+    def _flush_ready(self) -> None:
+        connections = self._connections
+        ready = self.node.ready
+        while ready:
+            batch = ready[:]
+            ready.clear()
+            for request in batch:
+                connection = connections.get(request.peer.connection)
+                if connection is not None:
+                    queue = connection.queue
+                    if queue and queue[0].output is not None:
+                        self._flush(connection)
+
+    def _flush(self, connection: Connection) -> None:
+        """Send what is answered at the head of the queue."""
+        queue = connection.queue
+        out = connection.out
+        first = queue.popleft().output
+        assert first is not None
+        if not out and len(first) == 1 and not (queue and queue[0].output is not None):
+            only = first[0]
+            if type(only) is bytes:  # the one that matters: one small answer, one call
+                try:
+                    sent = connection.socket.send(only)
+                except BlockingIOError:
+                    sent = 0
+                except OSError as error:
+                    self._close(connection, error.strerror or "")
+                    return
+                self.node.bytes_out += sent
+                if sent == len(only):
+                    if connection.start != connection.end or connection.mask != _IN:
+                        self._unmute(connection)
+                    return
+                first = [memoryview(only)[sent:]]
+        out.extend(first)
+        while queue:
+            output = queue[0].output
+            if output is None:
+                break
+            queue.popleft()
+            out.extend(output)
+        if out:
+            self._write(connection)
+        elif connection.start != connection.end or connection.mask != _IN:
+            self._unmute(connection)
+
+    def _unmute(self, connection: Connection) -> None:
+        """Nothing is pending: read on, and look at what is in the buffer already."""
+        if connection.out or connection.closed or connection in self._starved:
+            return
+        if connection.mask != _IN:
+            self._interest(connection, _IN)
+        if connection.start != connection.end and not connection.needed:
+            self._again[connection] = None
+
+    def _write(self, connection: Connection) -> None:
+        """Send as much of `out` as the socket takes."""
+        out = connection.out
+        sock = connection.socket
+        budget = limits.SEND_BYTES_PER_TURN
+        total = 0
+        try:
+            while out and budget > 0:
+                item = out[0]
+                if isinstance(item, FileRegion):
+                    sent = os.sendfile(connection.fd, item.file.fileno(), item.position, min(item.length, budget))
+                    if sent == 0:
+                        self._close(connection, f"{item.file.path} is shorter than its index says")
+                        return
+                    if sent == item.length:
+                        out.popleft()
+                    else:
+                        out[0] = FileRegion(item.file, position=item.position + sent, length=item.length - sent)
+                else:
+                    buffers: list[Buffer] = []
+                    more = False
+                    while out and len(buffers) < _IOV_MAX:
+                        item = out[0]
+                        if isinstance(item, FileRegion):
+                            if item.length > _SMALL_REGION:
+                                more = True
+                                break
+                            data = item.read()
+                            if len(data) < item.length:
+                                self._close(connection, "a segment is shorter than its index says")
+                                return
+                            item = data
+                        buffers.append(item)
+                        out.popleft()
+                    sent = sock.sendmsg(buffers, (), socket.MSG_MORE if more else 0) if buffers else 0
+                    self._keep_rest(out, buffers, sent)
+                    if sent == 0 and buffers:
+                        break
+                budget -= sent
+                total += sent
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._close(connection, error.strerror or "")
+            return
+        self.node.bytes_out += total
+        if out:
+            if connection.mask != _OUT:
+                self._interest(connection, _OUT)
+            if total or connection not in self._stalled:
+                connection.stalled_since = self._monotonic
+                self._stalled[connection] = None
+            connection.last_active = self._monotonic if total else connection.last_active
+            return
+        self._stalled.pop(connection, None)
+        if connection.start != connection.end or connection.mask != _IN:
+            self._unmute(connection)
+
+    @staticmethod
+    def _keep_rest(out: deque[Buffer | FileRegion], buffers: list[Buffer], sent: int) -> None:
+        """Put back what `sendmsg` did not take."""
+        rest: list[Buffer] = []
+        for buffer in buffers:
+            length = len(buffer)
+            if sent >= length:
+                sent -= length
+            else:
+                rest.append(memoryview(buffer)[sent:] if sent else buffer)
+                sent = 0
+        out.extendleft(reversed(rest))
+
+    # --- the rest -------------------------------------------------------------------------------------------------
+
+    def _interest(self, connection: Connection, mask: int) -> None:
+        if connection.mask != mask:
+            connection.mask = mask
+            self._epoll.modify(connection.fd, mask)
+
+    def close(self, connection: ConnectionId, reason: str) -> None:
+        """`node.Effects`: end a connection from within the node."""
+        found = self._connections.get(connection)
+        if found is not None:
+            self._close(found, reason)
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        """The descriptor itself is closed at the end of the turn, so that its number comes back after this turn's
+        events only."""
+        if connection.closed:
+            return
+        connection.closed = True
+        peer = connection.peer
+        if reason:
+            log.info("connection of %s:%d closed: %s", peer.host, peer.port, reason)
+        del self._connections[peer.connection]
+        del self._by_fd[connection.fd]
+        count = self._per_ip[peer.host] - 1
+        if count:
+            self._per_ip[peer.host] = count
+        else:
+            del self._per_ip[peer.host]
+        for waiting in (self._again, self._starved, self._partial, self._stalled):
+            waiting.pop(connection, None)
+        self._epoll.unregister(connection.fd)
+        self._closed_sockets.append(connection.socket)
+        connection.out.clear()
+        connection.queue.clear()
+        # Frames that were handed on in this turn are views into the buffer until the turn's writes are done.
+        connection.start = connection.end = 0
+        self._used.append(connection)
+        self.node.connection_closed(peer)
+
+    def _sweep(self) -> None:
+        """Once a second: frames and readers without progress; now and then the idle ones."""
+        now = self._monotonic
+        self._next_sweep = Millis(now + _SWEEP_MS)
+        if self._accept_paused:
+            self._resume_accepting()
+        for connection in list(self._partial):
+            age = now - connection.frame_since
+            if age > limits.FRAME_GRACE_MS:
+                come = connection.end - connection.start
+                if come < (age - limits.FRAME_GRACE_MS) * limits.FRAME_BYTES_PER_SECOND_MIN // 1000:
+                    self._close(connection, f"{come} bytes of a frame in {age} ms")
+        for connection in list(self._stalled):
+            if now - connection.stalled_since > self.limits.stall_ms:
+                held = sum(len(item) for item in connection.out if not isinstance(item, FileRegion))
+                if held > limits.RESPONSE_BYTES_HIGH:
+                    self._close(connection, f"{held} bytes of answers not taken for {self.limits.stall_ms} ms")
+        if now >= self._next_idle_sweep:
+            self._next_idle_sweep = Millis(now + min(_IDLE_SWEEP_MS, max(self.limits.idle_ms // 2, _SWEEP_MS)))
+            oldest = now - self.limits.idle_ms
+            for connection in list(self._connections.values()):
+                if connection.last_active < oldest and not connection.queue:
+                    self._close(connection, "idle")
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Accept nothing more; connections that wait for no answer are closed.  The others follow as they are
+        answered: call it again."""
+        self._draining = True
+        for fd, listener in list(self._listeners.items()):
+            self._epoll.unregister(fd)
+            listener.socket.close()
+        self._listeners.clear()
+        for connection in list(self._connections.values()):
+            if not connection.queue and not connection.out:
+                self._close(connection, "")
+
+    def close_all(self) -> None:
+        """Close every socket and the loop's own descriptors."""
+        self.drain()
+        for connection in list(self._connections.values()):
+            self._close(connection, "")
+        for sock in self._closed_sockets:
+            sock.close()
+        self._closed_sockets.clear()
+        self._epoll.close()
+        os.close(self._wake_fd)

@@ -1,0 +1,346 @@
+"""The process: the real ports under a node.  `Broker(config).start()`, `.stop()`.
+
+A broker has one thread, the loop's, and a small pool.  Several brokers live in one process without knowing of each
+other.  Start: lock the directories, format what is new, replay the metadata log, load the logs, register, listen.
+Stop: take no more connections, answer what is in flight, flush and close the logs, write the clean-shutdown markers.
+`kill()` is the other way to end: nothing is flushed, nothing is marked, as after kill -9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import resource
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from stratalog.base.ports import Clock, Disk, Rng
+from stratalog.base.types import Millis
+from stratalog.coordinator.group.config import GroupConfig
+from stratalog.coordinator.group.coordinator import GroupCoordinator
+from stratalog.logs.registry import LogRegistry
+from stratalog.metadata.image import Endpoint
+from stratalog.node import groups
+from stratalog.node.config import BrokerConfig, ListenerConfig
+from stratalog.node.metadata import Metadata
+from stratalog.node.node import Node
+from stratalog.node.topics import Topics
+from stratalog.server.clock import RealClock, RealRng
+from stratalog.server.disk import RealDisk
+from stratalog.server.loop import Limits, Listener, Loop
+from stratalog.server.metrics_http import MetricsServer
+from stratalog.server.pool import ThreadPool
+from stratalog.storage.config import LogConfig
+
+log = logging.getLogger("stratalog.server")
+
+T = TypeVar("T")
+_DRAIN_MS: Final = 2_000
+"""How long a stop waits for answers that are on their way; a parked fetch is answered at once."""
+_POOL_THREADS: Final = 2
+_START_SECONDS_MAX: Final = 600.0
+"""Recovery of a large directory takes minutes; a start that hangs must still end in an error."""
+
+
+class Broker:
+    """One broker of this process."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        rng: Rng | None = None,
+        fsync_metadata: bool = True,
+        name: str = "stratalog",
+    ) -> None:
+        """`fsync_metadata=False` is for tests: a topic is made without waiting for the disk. """
+        self.config = config
+        self.clock: Clock = clock or RealClock()
+        self.disk: Disk = disk or RealDisk()
+        self.rng: Rng = rng or RealRng()
+        self.name = name
+        self.node: Node
+        self.metadata: Metadata
+        self.logs: LogRegistry
+        self.loop: Loop
+        self._fsync_metadata = fsync_metadata
+        self._pool: ThreadPool
+        self._listeners: list[Listener] = []
+        self._metrics: MetricsServer | None = None
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._clean = True
+        self._halted = threading.Event()
+
+    # --- what a user does ------------------------------------------------------------------------------------------
+
+    def start(self) -> Broker:
+        """Serve; returns when clients are accepted.  Whatever stops the start is raised here."""
+        assert self._thread is None, "a broker starts once"
+        self._thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(_START_SECONDS_MAX):
+            raise TimeoutError(f"the broker is not ready after {_START_SECONDS_MAX:.0f} s")
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """Stop cleanly; returns when everything is flushed and closed."""
+        self._end(clean=True)
+
+    def kill(self) -> None:
+        """Stop as kill -9 does: what is not in the files by now is lost."""
+        self._end(clean=False)
+
+    def _end(self, *, clean: bool) -> None:
+        thread = self._thread
+        if thread is None:
+            return
+        self._clean = clean
+        if thread.is_alive():
+            self.loop.stop()
+        thread.join()
+        self._thread = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the broker has ended by itself or was stopped from another thread."""
+        return self._halted.wait(timeout)
+
+    def __enter__(self) -> Broker:
+        return self if self._thread is not None else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self._host}:{self._port}"
+
+    @property
+    def metrics_port(self) -> int | None:
+        return None if self._metrics is None else self._metrics.port
+
+    def run_on_loop(self, function: Callable[[], T], timeout: float = 30.0) -> T:
+        """Run a function on the loop's thread and give back what it returns."""
+        done = threading.Event()
+        result: list[Any] = []
+
+        def work() -> None:
+            try:
+                result.extend((function(), None))
+            except Exception as error:  # noqa: BLE001 - carried to the caller's thread
+                result.extend((None, error))
+            done.set()
+
+        self.loop.call(work)
+        if not done.wait(timeout):
+            raise TimeoutError("the loop does not turn")
+        value, error = result
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    # --- the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        with contextlib.ExitStack() as stack:
+            try:
+                self._open(stack)
+                self._ready.set()
+                self.loop.run()
+            except BaseException as error:  # carried to whoever started the broker
+                self._failure = error
+                self._clean = False
+                if self._ready.is_set():
+                    log.critical("the broker stops: %s", error, exc_info=error)
+            finally:
+                try:
+                    stack.close()
+                except OSError as error:
+                    self._failure = self._failure or error
+                self._halted.set()
+                self._ready.set()
+
+    def _open(self, stack: contextlib.ExitStack) -> None:
+        """Everything up to the first connection; `stack` takes it back in the other order."""
+        config, clock, disk = self.config, self.clock, self.disk
+        _raise_file_limit()
+        self.loop = Loop(clock=clock, limits_=_limits(config))
+        stack.callback(self.loop.close_all)
+        endpoints: list[Endpoint] = []
+        for wanted in config.listeners:
+            listener = Listener(wanted.name, wanted.host or "0.0.0.0", wanted.port)
+            self._listeners.append(listener)
+            stack.callback(listener.socket.close)
+            endpoints.append(_advertised(config, wanted, listener.port))
+        self._host, self._port = endpoints[0].host, self._listeners[0].port
+        self._pool = ThreadPool(threads=_POOL_THREADS, name=self.name, wake=self.loop.wake)
+        stack.callback(self._pool.close)
+        self.loop.on_wake(self._pool.run_done)
+        now = clock.now_ms()
+        self.logs = LogRegistry(disk, self._pool, self.rng, config.log_dirs, config_of=self._log_config)
+        self.logs.open()
+        stack.callback(self._close_logs)
+        self.metadata = Metadata.open(
+            config=config,
+            disk=disk,
+            pool=self._pool,
+            clock=clock,
+            rng=self.rng,
+            directories=config.log_dirs,
+            endpoints=endpoints,
+            clean_shutdown_epoch=self.logs.clean_epoch,
+            now=now,
+            fsync=self._fsync_metadata,
+        )
+        stack.callback(self._close_metadata)
+        self.logs.identify(self.metadata.directory_ids)
+        self.logs.broker_epoch = self.metadata.broker_epoch
+        node = self.node = Node(
+            config=config,
+            node_id=config.node_id,
+            cluster_id=self.metadata.cluster_id,
+            clock=clock,
+            rng=self.rng,
+            disk=disk,
+            pool=self._pool,
+            logs=self.logs,
+            effects=self.loop,
+        )
+        self.loop.node = node
+        node.controller = self.metadata
+        node.broker_epoch = self.metadata.broker_epoch
+        node.groups = GroupCoordinator(GroupConfig.of(config.get), clock, self.rng)
+        stack.callback(self._answer_all)
+        node.image = self.metadata.image
+        self.logs.load(now)
+        topics = Topics(node)
+        topics.start(self.metadata.image)
+        self.metadata.on_image = topics.apply
+        config.listeners_changed.append(self._reconfigured)
+        self.metadata.serve(now)
+        node.begin_turn(now, clock.monotonic_ms())
+        node.end_of_wakeup(now)
+        node.every(config["replica.high.watermark.checkpoint.interval.ms"], self._checkpoint_high)
+        node.every(config["log.flush.offset.checkpoint.interval.ms"], self._checkpoint)
+        node.metrics.sources.append(self._gauges)
+        if config.metrics_port is not None:
+            self._metrics = MetricsServer(self._listeners[0].host, config.metrics_port, self._render)
+            self._metrics.start()
+            stack.callback(self._metrics.close)
+        for listener in self._listeners:
+            self.loop.add_listener(listener)
+        log.info("node %d serves on %s:%d", config.node_id, self._host, self._port)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        """What a topic's logs are configured with: its own values over the broker's over the defaults."""
+        return self.config.log_config(self.node.image.topic_config(topic))
+
+    def _reconfigured(self, changed: set[str]) -> None:
+        """A dynamic value of the broker has changed: the topics' defaults come from there."""
+        self.logs.configure(None)
+        self.node.groups.configure(replace(GroupConfig.of(self.config.get), partitions=self._group_partitions()))
+
+    def _group_partitions(self) -> int:
+        return int(self.node.groups.config.partitions)
+
+    def _checkpoint_high(self, now: Millis) -> None:
+        self.logs.checkpoint_high_watermarks()
+
+    def _checkpoint(self, now: Millis) -> None:
+        self.logs.checkpoint()
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def _answer_all(self) -> None:
+        """Whoever waits is answered, as far as that goes quickly."""
+        if not self._clean:
+            return
+        node, loop = self.node, self.loop
+        now = self.clock.now_ms()
+        for fetch in list(node.parked_fetches.values()):
+            fetch.recheck(now)
+        node.groups.close()
+        loop.drain()
+        deadline = self.clock.monotonic_ms() + _DRAIN_MS
+        loop.turn(0.0)
+        while loop.connection_count and self.clock.monotonic_ms() < deadline:
+            loop.turn(0.05)
+            loop.drain()
+
+    def _close_metadata(self) -> None:
+        if self._clean:
+            self.metadata.close(clean=True)
+
+    def _close_logs(self) -> None:
+        self.logs.close(clean=self._clean)
+
+    # --- metrics ---------------------------------------------------------------------------------------------------
+
+    def _render(self) -> str:
+        from stratalog.protocol.apis import APIS
+
+        return self.node.metrics.render({key: api.name for key, api in APIS.items()})
+
+    def _gauges(self) -> list[tuple[str, str, float]]:
+        from stratalog.node.gauges import gauges
+
+        rows = gauges(self.node)
+        rows.append(("stratalog_connections", "", self.loop.connection_count))
+        rows.append(("stratalog_connections_rejected_total", "", self.loop.rejected))
+        rows.append(("stratalog_receive_buffer_bytes", "", self.loop.buffers.in_use))
+        rows.append(("stratalog_pool_outstanding", "", self._pool.outstanding))
+        rows += [
+            ("stratalog_group_lag", f'{{group="{group}"}}', lag) for group, lag in groups.lag(self.node).items()
+        ]
+        return rows
+
+
+def _advertised(config: BrokerConfig, listener: ListenerConfig, port: int) -> Endpoint:
+    """How a listener is told to clients, with the port that was taken."""
+    for advertised in config.advertised_listeners:
+        if advertised.name == listener.name:
+            host = advertised.host if advertised.host not in ("", "0.0.0.0", "::") else socket.gethostname()
+            return advertised.endpoint(host=host, port=advertised.port or port)
+    return listener.endpoint(port=port)
+
+
+def _limits(config: BrokerConfig) -> Limits:
+    """The socket limits as configured; Kafka's "no limit" means ours."""
+    limits = Limits()
+    connections = config["max.connections"]
+    if connections is not None:
+        limits.connections = min(connections, limits.connections)
+    per_ip = config["max.connections.per.ip"]
+    if per_ip is not None:
+        limits.connections_per_ip = min(per_ip, limits.connections_per_ip)
+    rate = config["max.connection.creation.rate"]
+    if rate is not None:
+        limits.rate = min(rate, limits.rate)
+        limits.burst = max(limits.rate, 1) if rate < limits.rate else limits.burst
+    limits.frame_bytes = config["socket.request.max.bytes"]
+    limits.idle_ms = config["connections.max.idle.ms"]
+    return limits
+
+
+def _raise_file_limit() -> None:
+    """As many descriptors as the system lets us have: connections and segments need one each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
