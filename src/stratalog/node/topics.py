@@ -63,7 +63,9 @@ class Topics:
         key = (image.topic, image.partition)
         partition = node.partitions.get(key)
         if partition is None or partition.topic_id != image.topic_id:
-            opened = node.logs.create(image.topic, image.partition, image.topic_id, now)
+            opened = node.logs.create(
+                image.topic, image.partition, image.topic_id, now, directory_id=image.directory_of(node.node_id)
+            )
             partition = Partition(
                 image.topic, image.partition, image.topic_id, log=opened, node_id=node.node_id, dirty=node.dirty
             )

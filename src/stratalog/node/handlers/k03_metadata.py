@@ -1,0 +1,147 @@
+"""3 Metadata: brokers, and topics with their partitions.  The second thing that a client asks.
+
+An unknown topic may be created on the way (`auto.create.topics.enable`, and the client has to allow it).  Kafka then
+answers UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the answer waits for the commit, a millisecond
+or two, and has the topic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stratalog.base.errors import ErrorCode
+from stratalog.base.types import ZERO_UUID, Millis, Uuid
+from stratalog.controller.controller import Controller, Result
+from stratalog.controller.topics import INTERNAL_TOPICS, internal_topic, why_bad_name
+from stratalog.metadata.image import MetadataImage, TopicImage
+from stratalog.node.admin import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, offline_replicas
+from stratalog.node.request import Parked, Request
+from stratalog.protocol.k03_metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from stratalog.node.node import Node
+    from stratalog.protocol.k19_create_topics import CreateTopicsResponse
+
+
+def handle(node: Node, request: Request, now: Millis) -> MetadataResponse | Parked:
+    body: MetadataRequest = request.body
+    if body.allow_auto_topic_creation and body.topics and node.config["auto.create.topics.enable"]:
+        known = node.image.topics_by_name
+        missing = [
+            topic.name
+            for topic in body.topics
+            if topic.name is not None and topic.name not in known and why_bad_name(topic.name) is None
+        ]
+        if missing:
+            return _create(node, request, list(dict.fromkeys(missing)), now)
+    return respond(node, request, {})
+
+
+def _create(node: Node, request: Request, names: list[str], now: Millis) -> Parked:
+    from stratalog.protocol.k19_create_topics import CreatableTopic, CreateTopicsRequest
+
+    parked = node.park(request)
+
+    def created(response: CreateTopicsResponse) -> None:
+        refused = {
+            topic.name: topic.error_code
+            for topic in response.topics
+            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        }
+        parked.reply(respond(node, request, refused))
+
+    def create(controller: Controller) -> Result[CreateTopicsResponse]:
+        topics = [
+            internal_topic(controller, name)
+            if name in INTERNAL_TOPICS
+            else CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+            for name in names
+        ]
+        return controller.create_topics(CreateTopicsRequest(topics=topics), now)
+
+    node.controller.submit(create, created, now)
+    return parked
+
+
+def respond(node: Node, request: Request, refused: dict[str, int]) -> MetadataResponse:
+    """The answer from the image as it is now; `refused`: topics that were to be created, and why they were not."""
+    body: MetadataRequest = request.body
+    image: MetadataImage = node.image
+    listener = request.listener
+    brokers = []
+    reachable = set()
+    for broker in image.live_brokers():
+        endpoint = broker.endpoint(listener)
+        if endpoint is not None:
+            reachable.add(broker.id)
+            brokers.append(
+                MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            )
+    operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else NOT_ASKED
+    topics: list[MetadataResponseTopic] = []
+    if body.topics is None or (request.version == 0 and not body.topics):
+        topics = [_described(image, topic, reachable, operations) for topic in image.topics.values()]
+    else:
+        for asked in body.topics:
+            topic = image.topic(asked.name) if asked.name is not None else image.topic_of(asked.topic_id)
+            if asked.name is not None and asked.topic_id != ZERO_UUID:
+                topics.append(_unknown(asked.name, asked.topic_id, ErrorCode.INVALID_REQUEST))
+            elif topic is not None:
+                topics.append(_described(image, topic, reachable, operations))
+            elif asked.name is None:
+                code = ErrorCode.INVALID_REQUEST if asked.topic_id == ZERO_UUID else ErrorCode.UNKNOWN_TOPIC_ID
+                topics.append(_unknown(None if request.version >= 12 else "", asked.topic_id, code))
+            elif why_bad_name(asked.name) is not None:
+                topics.append(_unknown(asked.name, ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION))
+            else:
+                code = ErrorCode(refused.get(asked.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                topics.append(_unknown(asked.name, ZERO_UUID, code))
+    cluster = CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else NOT_ASKED
+    return MetadataResponse(
+        brokers=brokers,
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        topics=topics,
+        cluster_authorized_operations=cluster,
+    )
+
+
+def _unknown(name: str | None, topic_id: Uuid, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=int(code), name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS, partitions=[]
+    )
+
+
+def _described(image: MetadataImage, topic: TopicImage, reachable: set[int], operations: int) -> MetadataResponseTopic:
+    partitions = []
+    for number, partition in topic.partitions.items():
+        code = ErrorCode.NONE
+        leader = partition.leader
+        if leader not in reachable:
+            code = ErrorCode.LISTENER_NOT_FOUND if leader in image.brokers else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = -1
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=int(code),
+                partition_index=number,
+                leader_id=leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=offline_replicas(image, partition),
+            )
+        )
+    return MetadataResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=operations,
+    )
