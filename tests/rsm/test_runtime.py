@@ -99,6 +99,22 @@ def test_what_never_reached_the_log_is_forgotten_and_its_readers_are_told(runtim
     assert submit(runtime, "get") == [1]
 
 
+def test_a_failed_runtime_tries_again_with_growing_pauses(runtime, log):
+    submit(runtime, "add", 5)
+    log.error = OSError(errno.ENOSPC, "full")
+    now = 0
+    for pause in (1_000, 2_000, 4_000):
+        assert submit(runtime, "add", 1, now=at(now)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert runtime.deadline() == now + pause
+        runtime.tick(at(now + pause - 1))
+        assert runtime.state is State.FAILED
+        now += pause
+        runtime.tick(at(now))
+        assert submit(runtime, "get") == [5]
+    log.error = None
+    assert submit(runtime, "add", 1) == [6]
+
+
 def test_a_write_that_waits_too_long_is_given_up_but_stays(runtime, log):
     log.commits = False
     first = submit(runtime, "add", 5)

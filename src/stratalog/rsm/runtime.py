@@ -4,8 +4,9 @@ Owned by the loop's thread.  States, in a table below:
 
 ```
  INITIAL --elect--> LOADING --log replayed--> ACTIVE
-                       |                        |
-                       +-------- fail ----------+--> FAILED   (a damaged log, a disk's fault; `elect` starts again)
+                     ^ |                        |
+                     | +-------- fail ----------+--> FAILED   (a damaged log, a disk's fault)
+                     +------- a pause ------------------+
  any --resign--> CLOSED
 ```
 
@@ -13,7 +14,8 @@ Owned by the loop's thread.  States, in a table below:
 what tells of them waits until `high_watermark >= offset + 1`.  An append that raises `ApiError` left nothing behind and
 nothing was replayed: the shard goes on.  When records that were replayed turn out not to be in the log (the write at
 the end of the wake-up failed, or another broker leads now), the shard's state is wrong as a whole: `fail` or `resign`
-drop it, everyone who waits gets an error, and the next `elect` replays the log from its start.
+drop it, everyone who waits gets an error, and after a pause the log is replayed from its start: a disk that was full
+may have room again, and reads go on in any case.
 """
 
 from __future__ import annotations
@@ -34,6 +36,12 @@ LOAD_BYTES: Final = 4 << 20
 """Read and replayed in one step of loading: some 50 ms at the decoder's speed, so that others on the loop live on."""
 WRITES_PENDING_MAX: Final = 100_000
 """Writes that wait for their commit, for one shard.  More than that only when replication hangs: refuse."""
+
+
+RETRY_MS_MIN: Final = 1_000
+RETRY_MS_MAX: Final = 60_000
+"""The pause before a failed runtime loads again, doubled each time: a disk that is full is tried soon, one that is
+broken costs next to nothing."""
 
 
 class State(Enum):
@@ -74,6 +82,8 @@ class Runtime:
         "log",
         "make_shard",
         "records_loaded",
+        "retry_at",
+        "retry_ms",
         "shard",
         "state",
         "write_timeout_ms",
@@ -92,6 +102,8 @@ class Runtime:
         self.load_offset = 0
         self.records_loaded = 0
         self.batches_written = 0
+        self.retry_at = Millis(0)
+        self.retry_ms = RETRY_MS_MIN
         self._pending: deque[_Write] = deque()  # in the order of their offsets
         self._reads: list[tuple[int, int, Ticket, Any, Any]] = []  # a heap: (offset, serial, ticket, event, reply)
         self._serial = 0
@@ -130,8 +142,10 @@ class Runtime:
         self._take(self.shard.loaded(now), now)
 
     def fail(self, error: BaseException, now: Now) -> None:
-        """The shard's state cannot be trusted: give it up until the next `elect`."""
+        """The shard's state cannot be trusted: give it up and load again later."""
         self.error = error
+        self.retry_at = Millis(now.monotonic_ms + self.retry_ms)
+        self.retry_ms = min(self.retry_ms * 2, RETRY_MS_MAX)
         self._drop(State.FAILED, now)
 
     def resign(self, now: Now) -> None:
@@ -158,6 +172,7 @@ class Runtime:
         pending = self._pending
         while pending and pending[0].last_offset < high_watermark and self.state is State.ACTIVE:
             write = pending.popleft()
+            self.retry_ms = RETRY_MS_MIN
             if write.timed_out:
                 self._late -= 1
             elif write.after is not None:
@@ -171,6 +186,8 @@ class Runtime:
         """Monotonic time of the next `tick`."""
         if self.state is State.LOADING:
             return Millis(0)
+        if self.state is State.FAILED:
+            return self.retry_at
         if self.state is not State.ACTIVE:
             return None
         deadline = self.shard.deadline()
@@ -184,6 +201,9 @@ class Runtime:
         """Loading goes on, timers fire, writes that wait too long are given up."""
         if self.state is State.LOADING:
             self.load_step(now)
+            return
+        if self.state is State.FAILED and now.monotonic_ms >= self.retry_at:
+            self.elect(now)
             return
         if self.state is not State.ACTIVE:
             return

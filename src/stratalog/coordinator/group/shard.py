@@ -132,7 +132,6 @@ class GroupShard:
         self.records_malformed = 0
         self.rebalances = 0
         self._loading = True
-        self._last_cleanup_ms = 0
         self._gone_at = -1  # the newest offset at which a group or an offset was deleted
 
         self._handlers: dict[type, Callable[[Any, Now], Result]] = {
@@ -194,7 +193,6 @@ class GroupShard:
             if len(group.members) > config.max_size:
                 # The limit was lowered meanwhile: a rebalance, in which the surplus finds no place any more.
                 self._prepare(group, now, result)
-        self._last_cleanup_ms = now.wall_ms
         self.timers.set(_CLEANUP_KEY, Millis(now.monotonic_ms + config.retention_check_interval_ms))
         return result
 
@@ -216,7 +214,6 @@ class GroupShard:
                 yield self._on_timer[kind](group_id, member_id, now)
                 continue
             config = self._config()
-            self._last_cleanup_ms = now.wall_ms
             self.timers.set(_CLEANUP_KEY, Millis(now.monotonic_ms + max(config.retention_check_interval_ms, 1)))
             yield from self.expire_offsets(now)
 
