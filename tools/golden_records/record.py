@@ -39,13 +39,13 @@ def why_missing() -> str:
     return str(_peer().why_missing())
 
 
-def run(mode: str, directory: os.PathLike[str] | str) -> str:
-    """One run of the Java program; its standard output."""
+def run(*arguments: str | os.PathLike[str], source: Path = SOURCE) -> str:
+    """One run of a Java program beside this file; its standard output."""
     home = kafka_home()
     if home is None:
         raise SystemExit(why_missing())
     options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
-    command = [str(_peer().java()), *options, "-cp", f"{home}/libs/*", str(SOURCE), mode, os.fspath(directory)]
+    command = [str(_peer().java()), *options, "-cp", f"{home}/libs/*", str(source), *map(os.fspath, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stderr[-4000:])
@@ -56,6 +56,12 @@ def read(directory: os.PathLike[str] | str) -> dict[str, list[dict[str, object]]
     """What Kafka's readers see in each `directory/*.bin`, by name."""
     lines = [json.loads(line) for line in run("read", directory).replace("\n ", " ").splitlines()]
     return {line["name"]: line["batches"] for line in lines}
+
+
+def validate(directory: os.PathLike[str] | str) -> dict[str, dict[str, object]]:
+    """What Kafka's validator answers to the cases in `directory` (see `ValidatorPeer.java`), by name."""
+    lines = run(directory, source=SOURCE.with_name("ValidatorPeer.java")).splitlines()
+    return {line["name"]: line for line in map(json.loads, lines)}
 
 
 if __name__ == "__main__":

@@ -217,10 +217,9 @@ def validate_and_assign(
     if source == CODEC_NONE and not inspect and not rules.ask_for_records(header):
         highest = header.max_timestamp
         data: Buffer | None = None
-        dense = True
     else:
-        data, highest, dense = _inspect(view, header, rules)
-    if not dense or (target != source and header.attributes & TIMESTAMP_TYPE_BIT):
+        data, highest = _inspect(view, header, rules)
+    if target != source and header.attributes & TIMESTAMP_TYPE_BIT:  # its records' own times are not what they say
         records = records_of(view, header)
         batch = _rebuild(records, header, base_offset, leader_epoch, rules, target, level)
         return _new(batch, base_offset, rules, max_message_bytes)
@@ -276,8 +275,8 @@ class _Rules(NamedTuple):
         return self.now_ms - lowest <= self.before_max_ms and highest - self.now_ms <= self.after_max_ms
 
 
-def _inspect(view: memoryview, header: BatchHeader, rules: _Rules) -> tuple[Buffer, int, bool]:
-    """Unpacks and walks a batch: (its plain records, the highest time, whether the offsets are 0, 1, 2 ...)."""
+def _inspect(view: memoryview, header: BatchHeader, rules: _Rules) -> tuple[Buffer, int]:
+    """Unpacks and walks a batch: (its plain records, the highest time)."""
     try:
         data = unpacked(view, header)
         summary = walk.validate_records(data, header.count, base_timestamp=header.base_timestamp)
@@ -285,6 +284,8 @@ def _inspect(view: memoryview, header: BatchHeader, rules: _Rules) -> tuple[Buff
         raise InvalidBatch(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
     except CorruptBatch as error:
         raise InvalidBatch(ErrorCode.INVALID_RECORD, f"a batch holds malformed records: {error}") from None
+    if not summary.dense:
+        raise InvalidBatch(ErrorCode.INVALID_RECORD, "the offset deltas of a produced batch are not 0, 1, 2 ...")
     highest = summary.max_timestamp
     lowest = summary.min_timestamp
     stamped = header.attributes & TIMESTAMP_TYPE_BIT
@@ -297,7 +298,7 @@ def _inspect(view: memoryview, header: BatchHeader, rules: _Rules) -> tuple[Buff
         wrong = wrong or not rules.times_fit(lowest, highest) or (stamped != 0 and highest == -1)
     if wrong:
         _refuse(_numbered(view, [header]), stamped != 0, rules)
-    return data, highest, summary.dense
+    return data, highest
 
 
 def _numbered(buffer: Buffer, headers: Sequence[BatchHeader]) -> Iterator[Record]:
