@@ -1,8 +1,10 @@
 """Record real conversations: Kafka's own clients with Kafka's own broker, through a proxy that looks at the frames.
 
 Writes tests/golden/protocol/conversation.jsonl: for every API and version that was spoken at most three exchanges,
-{"api":..,"version":..,"request":..,"response":..} with whole frames (header and body, no size).  Ids and times differ
-from run to run; what the tests ask (we read each and write the same bytes) does not.
+{"api":..,"version":..,"request":..,"response":..} with whole frames (header and body, no size); and directory.jsonl:
+what the broker left in its internal logs, at most three records of each type and version, {"log":..,"control":..,
+"key":..,"value":..}, and its small files, {"file":..,"bytes":..}.  Ids and times differ from run to run; what the tests
+ask (we read each and write the same bytes) does not.
 
     .venv/bin/python tools/golden/conversation.py
 """
@@ -22,8 +24,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import kafka_peer
 from stratalog.protocol.apis import APIS
+from stratalog.records.batch import batches, records_of
 
 TARGET = kafka_peer.ROOT / "tests" / "golden" / "protocol" / "conversation.jsonl"
+DIRECTORY = TARGET.with_name("directory.jsonl")
+INTERNAL = ("__cluster_metadata", "__consumer_offsets", "__transaction_state", "__share_group_state")
+EARLIEST = "share.auto.offset.reset=earliest"
 KEPT_OF_EACH = 3
 FRAME_BYTES_MAX = 6_000
 
@@ -102,6 +108,10 @@ def talk(bootstrap: str, directory: Path) -> None:
         run("kafka-console-consumer", "--topic", "plain", *settings, "--max-messages", "60", "--timeout-ms", "15000")
     committed = ("--isolation-level", "read_committed", "--from-beginning", "--timeout-ms", "3000")
     run("kafka-console-consumer", "--topic", "plain", *committed)
+    run("kafka-configs", "--alter", "--entity-type", "groups", "--entity-name", "s", "--add-config", EARLIEST)
+    consumer = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+    shared = (*server, "--topic", "plain", "--group", "s", "--max-messages", "5", "--timeout-ms", "20000")
+    print(f"ConsoleShareConsumer: {kafka_peer.run_class(consumer, *shared, timeout_s=60).returncode}")
     run("kafka-consumer-groups", "--list", "--state", "--type")
     run("kafka-consumer-groups", "--describe", "--all-groups", "--members", "--verbose")
     run("kafka-consumer-groups", "--describe", "--all-groups")
@@ -165,6 +175,38 @@ def talk_newer(bootstrap: str) -> None:
         print(f"{words[0]} of {kafka_peer.CLIENTS_VERSION}: {done.returncode}")
 
 
+def left_behind(log_dir: Path) -> list[dict[str, object]]:
+    """Records of the internal logs and small files of a stopped broker."""
+    rows: list[dict[str, object]] = []
+    counts: dict[tuple[object, ...], int] = {}
+    for path in sorted(log_dir.glob("*/*")):
+        log = path.parent.name.rpartition("-")[0]
+        if path.suffix in (".snapshot", ".txnindex") or path.name == "quorum-state":
+            data = path.read_bytes()
+            name = path.suffix.removeprefix(".") or path.name
+            short = name == "snapshot" and len(data) <= 10  # no producer in it
+            counts[name, short] = counts.get((name, short), 0) + 1
+            if data and counts[name, short] <= KEPT_OF_EACH:
+                rows.append({"file": name, "bytes": data.hex()})
+        if path.suffix not in (".log", ".checkpoint") or log not in INTERNAL:
+            continue
+        data = path.read_bytes()
+        for batch in batches(data):
+            for record in records_of(data, batch):
+                key, value = record.key, record.value
+                kind = (log, batch.is_control, key and key[: 4 if batch.is_control else 2], value and value[:3])
+                counts[kind] = counts.get(kind, 0) + 1
+                if counts[kind] <= KEPT_OF_EACH and len(value or b"") <= FRAME_BYTES_MAX:
+                    shown = {"key": None if key is None else key.hex(), "value": None if value is None else value.hex()}
+                    rows.append({"log": log, "control": batch.is_control, **shown})
+    return rows
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> None:
+    path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows), encoding="utf-8")
+    print(f"{path.relative_to(kafka_peer.ROOT)}: {len(rows)} lines, {path.stat().st_size} bytes")
+
+
 def main() -> int:
     if kafka_peer.kafka_home() is None:
         print("no recording: " + kafka_peer.why_missing())
@@ -178,14 +220,14 @@ def main() -> int:
                 talk(f"127.0.0.1:{port + 2}", Path(directory))
                 talk_newer(f"127.0.0.1:{port + 2}")
             proxy.listener.close()
-    rows = []
+        left = left_behind(Path(directory) / "log")
+    rows: list[dict[str, object]] = []
     for (key, version), exchanges in sorted(proxy.kept.items()):
         for request, response in exchanges:
-            rows.append(
-                {"api": APIS[key].name, "version": version, "request": request.hex(), "response": response.hex()}
-            )
-    TARGET.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows), encoding="utf-8")
-    print(f"{len(rows)} exchanges of {len(proxy.kept)} APIs and versions, {TARGET.stat().st_size} bytes")
+            spoken = {"api": APIS[key].name, "version": version}
+            rows.append({**spoken, "request": request.hex(), "response": response.hex()})
+    write(TARGET, rows)
+    write(DIRECTORY, left)
     return 0
 
 

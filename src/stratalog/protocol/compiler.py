@@ -461,7 +461,7 @@ class _DecoderSource(_Source):
                 self.flush()
                 with self.block(f"if {mark} == 1:"):
                     self.nested(field.structure, target)
-                with self.block(f"elif {mark} == -1:"):
+                with self.block(f"elif {mark} == {field.null_mark_in(self.version)}:"):
                     self.line(f"{target} = None")
                 with self.block("else:"):
                     self.line(f"raise IndexError({mark})")
@@ -737,7 +737,8 @@ class _EncoderSource(_Source):
                 self.flush()
                 self.line(f"{content} = {expression}")
                 with self.block(f"if {content} is None:"):
-                    self.line(f'{self.writer}(b"\\xff")')
+                    null = field.null_mark_in(self.version).to_bytes(1, "big", signed=True)
+                    self.line(f"{self.writer}({null!r})")
                 with self.block("else:"):
                     self.run.append(_Item("b", "1"))
                     self.structure(field.structure, content)

@@ -151,10 +151,11 @@ class _Reader:
         assert kind == "struct" and field.structure is not None
         if field.nullable_in(self.version):
             mark = self.fixed("int8")
-            if mark == -1:
+            null = field.null_mark_in(self.version)
+            if mark == null:
                 return None
             if mark != 1:
-                raise self.fail(f"{mark} where 1 or -1 says whether there is a struct", self.position - 1)
+                raise self.fail(f"{mark} where 1 or {null} says whether there is a struct", self.position - 1)
         return self.struct(field.structure)
 
     def array(self, field: Field) -> list[Any] | None:
@@ -294,7 +295,7 @@ class _Writer:
         else:
             assert kind == "struct" and field.structure is not None
             if field.nullable_in(self.version):
-                self.fixed("int8", -1 if value is None else 1)
+                self.fixed("int8", field.null_mark_in(self.version) if value is None else 1)
                 if value is None:
                     return
             if type(value) is not field.structure:

@@ -138,6 +138,11 @@ class Field:
         first, last = self.nullable
         return first <= version and (last is None or version <= last)
 
+    def null_mark_in(self, version: int) -> int:
+        """What stands in place of a struct that is null, where a 1 goes before one that is not: -1, but 0 in a tagged
+        field.  Kafka writes an int8 in the one case and an unsigned varint in the other."""
+        return 0 if self.tagged_in(version) else -1
+
     def fresh_default(self) -> Any:
         """The default as a value of its own: lists and structs are never shared."""
         if self.default is UNSET:
@@ -319,7 +324,8 @@ def struct(
     ignorable: bool = False,
     kafka_name: str | None = None,
 ) -> Any:
-    """One nested struct, with its defaults by default; where it is nullable an int8 goes before it, 1 or -1."""
+    """One nested struct, with its defaults by default; where it is nullable a byte goes before it, see
+    `Field.null_mark_in`."""
     return Field(
         "struct", since=since, until=until, nullable=nullable, default=default, ignorable=ignorable,
         kafka_name=kafka_name, structure=structure,
