@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.base.failures import Malformed
-from stratalog.records import batch, control
+from stratalog.records import batch, control, walk
 from stratalog.records.batch import Record
 from stratalog.records.errors import CorruptBatch, TooLarge
 from stratalog.records.varint import read_varint, read_varlong, varint_bytes, varint_size
@@ -323,3 +323,26 @@ def test_importing_the_package_imports_no_codec_and_no_kernel():
 
 def test_too_large_is_a_corrupt_batch_is_malformed():
     assert issubclass(TooLarge, CorruptBatch) and issubclass(CorruptBatch, Malformed)
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_the_reader_and_the_walk_agree_on_what_is_well_formed(data):
+    """What `records_of` reads, `walk.validate_records` accepts; the reader wants UTF-8 and deltas in range too."""
+    good, _ = _sample()
+    broken = bytearray(good)
+    for position in data.draw(st.lists(st.integers(61, len(good) - 1), max_size=3)):
+        broken[position] = data.draw(st.integers(0, 255))
+    header = batch.read_header(broken)
+    try:
+        records = list(batch.records_of(broken, header))
+    except CorruptBatch as error:
+        if not any(word in error.reason for word in ("UTF-8", "offset delta", "overflows")):
+            with pytest.raises(CorruptBatch):
+                walk.validate_records(broken[61:], header.count, base_timestamp=header.base_timestamp)
+        return
+    summary = walk.validate_records(broken[61:], header.count, base_timestamp=header.base_timestamp)
+    assert summary.max_timestamp == max(record.timestamp for record in records)
+    assert summary.min_timestamp == min(record.timestamp for record in records)
+    assert summary.keyless == sum(record.key is None for record in records)
+    assert summary.headers == sum(len(record.headers) for record in records)

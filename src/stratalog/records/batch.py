@@ -348,48 +348,91 @@ def _records_of(buffer: Buffer, header: BatchHeader) -> Iterator[Record]:
         raise CorruptBatch("a batch is cut off", position=header.position)
     if header.count < 0:
         raise CorruptBatch(f"a batch claims {header.count} records", position=header.position + COUNT_AT)
-    data = unpacked(buffer, header)
-    if header.count > len(data) // 7:  # a record has at least seven bytes
-        raise CorruptBatch(f"a batch of {len(data)} bytes claims {header.count} records", position=header.position)
+    plain = unpacked(buffer, header)
+    data = plain if isinstance(plain, bytes) else bytes(plain)  # slices of bytes cost a third of a memoryview's
+    count = header.count
     end = len(data)
-    position = 0
+    if count > end // 7:  # a record has at least seven bytes
+        raise CorruptBatch(f"a batch of {end} bytes claims {count} records", position=header.position)
+    base_offset, last_delta = header.base_offset, header.last_offset_delta
+    base_time, base_sequence = header.base_timestamp, header.base_sequence
     stamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
-    for _ in range(header.count):
-        record, position = _read_record(data, position, end, header, stamp)
-        yield record
+    sequence = -1
+    position = 0
+    for _ in range(count):
+        # The one-byte case of each varint is written out.  Reading past this record's end, into the next one, is found
+        # at the end, where the fields must have filled the record's length; past the data it is an IndexError.
+        start = position
+        try:
+            length = data[position]
+            if length < 0x80:
+                length = (length >> 1) ^ -(length & 1)
+                position += 1
+            else:
+                length, position = read_varint(data, position, end)
+            stop = position + length
+            if length < 6 or stop > end or length > limits.RECORD_DECOMPRESSED_BYTES_MAX:
+                what = "is too large" if 6 <= length <= end - position else "does not fit"
+                raise CorruptBatch(f"a record of {length} bytes {what}", position=start)
+            position += 1  # attributes, unused
+            timestamp = data[position]
+            if timestamp < 0x80:
+                timestamp = (timestamp >> 1) ^ -(timestamp & 1)
+                position += 1
+            else:
+                timestamp, position = read_varlong(data, position, stop)
+            delta = data[position]
+            if delta < 0x80:
+                delta = (delta >> 1) ^ -(delta & 1)
+                position += 1
+            else:
+                delta, position = read_varint(data, position, stop)
+            length = data[position]
+            if length < 0x80:
+                length = (length >> 1) ^ -(length & 1)
+                position += 1
+            else:
+                length, position = read_varint(data, position, stop)
+            key = value = None
+            if length >= 0:
+                key = data[position : position + length]
+                position += length
+            elif length != -1:
+                raise CorruptBatch(f"a key claims {length} bytes", position=start)
+            length = data[position]
+            if length < 0x80:
+                length = (length >> 1) ^ -(length & 1)
+                position += 1
+            else:
+                length, position = read_varint(data, position, stop)
+            if length >= 0:
+                value = data[position : position + length]
+                position += length
+            elif length != -1:
+                raise CorruptBatch(f"a value claims {length} bytes", position=start)
+            number = data[position]
+            position += 1
+        except IndexError:
+            raise CorruptBatch("a record is cut off", position=start) from None
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        if number:
+            number, position = read_varint(data, position - 1, stop)
+            headers, position = _read_headers(data, position, stop, number)
+        if position != stop:
+            raise CorruptBatch("a record's length does not fit its fields", position=start)
+        if stamp is None:
+            timestamp += base_time
+            if not -MAX_INT64 <= timestamp <= MAX_INT64:
+                raise CorruptBatch("a record's timestamp overflows", position=start)
+        else:
+            timestamp = stamp
+        if not 0 <= delta <= last_delta:
+            raise CorruptBatch(f"a record has offset delta {delta}", position=start)
+        if base_sequence >= 0:
+            sequence = (base_sequence + delta) & MAX_INT32
+        yield Record(base_offset + delta, timestamp, key, value, headers, sequence)
     if position != end:
         raise CorruptBatch(f"{end - position} bytes are left behind the last record", position=position)
-
-
-def _read_record(data: Buffer, position: int, end: int, header: BatchHeader, stamp: int | None) -> tuple[Record, int]:
-    start = position
-    length, position = read_varint(data, position, end)
-    if length < 6 or length > end - position:
-        raise CorruptBatch(f"a record claims {length} bytes", position=start)
-    if length > limits.RECORD_DECOMPRESSED_BYTES_MAX:
-        raise CorruptBatch(f"a record of {length} bytes is too large", position=start)
-    end = position + length
-    position += 1  # attributes, unused
-    time_delta, position = read_varlong(data, position, end)
-    offset_delta, position = read_varint(data, position, end)
-    key, position = _read_bytes(data, position, end)
-    value, position = _read_bytes(data, position, end)
-    number, position = read_varint(data, position, end)
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    if number:
-        headers, position = _read_headers(data, position, end, number)
-    if position != end:
-        raise CorruptBatch("a record's length does not fit its fields", position=start)
-    timestamp = header.base_timestamp + time_delta if stamp is None else stamp
-    if not -MAX_INT64 <= timestamp <= MAX_INT64:
-        raise CorruptBatch("a record's timestamp overflows", position=start)
-    offset = header.base_offset + offset_delta
-    if not 0 <= offset_delta <= header.last_offset_delta:
-        raise CorruptBatch(f"a record has offset delta {offset_delta}", position=start)
-    sequence = -1
-    if header.base_sequence >= 0:
-        sequence = (header.base_sequence + offset_delta) & MAX_INT32
-    return Record(offset, timestamp, key, value, headers, sequence), end
 
 
 def _read_bytes(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
