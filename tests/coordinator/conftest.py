@@ -59,6 +59,10 @@ class MemoryLog:
     def read(self, offset: int, max_bytes: int) -> bytes:
         return b"".join(batch for batch in self.batches if v2.read_header(batch).last_offset >= offset)
 
+    def truncate_to(self, offset: int) -> None:
+        self.batches = [batch for batch in self.batches if v2.read_header(batch).next_offset <= offset]
+        self.log_end_offset = self.high_watermark = offset
+
     def records(self) -> list[tuple[bytes, bytes | None]]:
         return [
             (record.key, record.value)
@@ -76,11 +80,13 @@ class World:
         self.log = MemoryLog()
         self.rng = Rng()
         self.ms = 0
+        self.epoch = 0
         self.wall_offset = START_MS
         self.start()
 
     def start(self) -> None:
         """A new process (or another broker) on the same log."""
+        self.epoch += 1
         self.runtime = Runtime(self.log, lambda: GroupShard(lambda: self.config, self.rng), write_timeout_ms=5_000)
         self.runtime.elect(self.now)
         assert self.runtime.state is State.ACTIVE, self.runtime.error
@@ -196,3 +202,8 @@ def make_world() -> type[World]:
 @pytest.fixture
 def subscribe():
     return subscription
+
+
+@pytest.fixture(scope="session")
+def make_world_class() -> type[World]:
+    return World
