@@ -33,8 +33,9 @@ import org.apache.kafka.common.protocol.types.TaggedFields;
 /**
  * Kafka's own message classes as a witness for ours.
  *
- *   record IN OUT   IN has lines "name class first last"; for each version OUT gets an instance with defaults and one
- *                   with pseudo-random values: {"message":..,"version":..,"kind":..,"hex":..,"json":..}
+ *   record IN OUT   IN has lines "name class first last"; for each version OUT gets an instance with defaults, one with
+ *                   pseudo-random values and one where all is null that may be, in the form
+ *                   {"message":..,"version":..,"kind":..,"hex":..,"json":..}
  *   echo IN OUT     IN has lines "name class version hex"; OUT gets what Java reads there and writes back, in the same
  *                   form, or {"message":..,"version":..,"error":..}
  *
@@ -46,6 +47,8 @@ import org.apache.kafka.common.protocol.types.TaggedFields;
  * source file, on the class path of one Kafka version.
  */
 public final class GoldenFrames {
+    /** Whether to fill with null whatever may be null, but for arrays, so that what is in them is seen too. */
+    private static boolean nulls = false;
     private static final ObjectMapper JSON = new ObjectMapper();
 
     public static void main(String[] args) throws Exception {
@@ -63,7 +66,10 @@ public final class GoldenFrames {
                         } catch (NullPointerException | UnsupportedVersionException cannot) {
                             // Null by default in a version that knows no null: there is no frame of defaults.
                         }
-                        emit(out, words[0], v, "random", words[1], random(words[0], words[1], v));
+                        Message some = random(words[0], words[1], v, false);
+                        Message none = random(words[0], words[1], v, true);
+                        emit(out, words[0], v, "random", words[1], some);
+                        if (!some.equals(none)) emit(out, words[0], v, "nulls", words[1], none);
                     }
                 } else {
                     short v = Short.parseShort(words[2]);
@@ -117,7 +123,8 @@ public final class GoldenFrames {
         return (Message) Class.forName(name).getDeclaredConstructor().newInstance();
     }
 
-    private static Message random(String name, String type, short version) throws Exception {
+    private static Message random(String name, String type, short version, boolean allNulls) throws Exception {
+        nulls = allNulls;
         Message message = fresh(type);
         Schema schema = ((Schema[]) message.getClass().getField("SCHEMAS").get(null))[version];
         fill(message, schema, new Random(name.hashCode() * 31L + version));
@@ -144,7 +151,7 @@ public final class GoldenFrames {
         for (BoundField bound : schema.fields()) {
             if (bound.def.type instanceof TaggedFields) {
                 for (org.apache.kafka.common.protocol.types.Field tagged : tagged((TaggedFields) bound.def.type)) {
-                    if (random.nextInt(4) != 0) set(message, tagged, random);
+                    if (random.nextInt(4) != 0 || nulls) set(message, tagged, random);
                 }
                 if (random.nextInt(3) == 0) {
                     message.unknownTaggedFields().add(new RawTaggedField(100 + random.nextInt(30000), blob(random)));
@@ -180,8 +187,8 @@ public final class GoldenFrames {
 
     private static Object value(Field field, org.apache.kafka.common.protocol.types.Type type, Random random)
             throws Exception {
-        if (type.isNullable() && random.nextInt(4) == 0) return null;
         Class<?> java = field.getType();
+        if (type.isNullable() && (random.nextInt(4) == 0 || (nulls && !Collection.class.isAssignableFrom(java)))) return null;
         if (Collection.class.isAssignableFrom(java)) {
             org.apache.kafka.common.protocol.types.Type element = type.arrayElementType().orElseThrow();
             Collection<Object> made = List.class.isAssignableFrom(java) && java.isInterface()
