@@ -1,0 +1,115 @@
+"""The broker inside a test (issue: "In a test"): everything that the README's example promises."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import stratalog.testing
+from stratalog.client import Client, ClientError, Producer
+from stratalog.client.failures import Refused
+
+
+def test_what_is_produced_is_read_back() -> None:
+    with stratalog.testing.broker(topics={"orders": 3}) as b:
+        b.produce("orders", [(b"k%d" % (i % 7), b"v%d" % i) for i in range(100)])
+        found = b.records("orders")
+        assert sorted(r.value for r in found) == sorted(b"v%d" % i for i in range(100))
+        assert {r.partition for r in found} == {0, 1, 2}
+        for partition in range(3):
+            assert [r.offset for r in found if r.partition == partition] == list(
+                range(sum(r.partition == partition for r in found))
+            )
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_records_come_back(codec: str) -> None:
+    with stratalog.testing.broker(topics=["t"]) as b:
+        b.produce("t", [b"value %d" % i for i in range(50)], compression=codec)
+        assert [r.value for r in b.records("t")] == [b"value %d" % i for i in range(50)]
+
+
+def test_refused_requests_fail_as_often_as_asked_and_nothing_is_doubled() -> None:
+    with stratalog.testing.broker(topics=["t"]) as b:
+        b.refuse("Produce", times=3)
+        b.produce("t", [b"once"])  # the producer tries again
+        assert [r.value for r in b.records("t")] == [b"once"]
+        b.refuse("Produce", times=1, error="TOPIC_AUTHORIZATION_FAILED")
+        with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
+            b.produce("t", [b"never"])
+        assert [r.value for r in b.records("t")] == [b"once"]
+
+
+def test_an_unknown_api_or_error_to_refuse_is_named() -> None:
+    with stratalog.testing.broker() as b:
+        with pytest.raises(ValueError, match="Prodoose"):
+            b.refuse("Prodoose")
+        with pytest.raises(ValueError, match="NO_SUCH"):
+            b.refuse("Produce", error="NO_SUCH")
+
+
+def test_a_full_disk_refuses_writes_keeps_reads_and_recovers() -> None:
+    """D20: the producer gets an error, the reader its records, and when space is back all goes on."""
+    with stratalog.testing.broker(topics=["t"]) as b:
+        b.produce("t", [b"before"])
+        with b.disk.full("t-0"), b.client() as client:
+            answer = client.produce("t", {0: _batch(b"lost")})
+            assert answer[0].error_code != 0
+            assert [r.value for r in b.records("t")] == [b"before"]
+        b.produce("t", [b"after"])
+        assert [r.value for r in b.records("t")] == [b"before", b"after"]
+
+
+def test_what_was_acknowledged_survives_a_kill_and_the_port_stays() -> None:
+    with stratalog.testing.broker(topics=["t"]) as b:
+        b.produce("t", [b"kept"])
+        port = b.port
+        b.restart(kill=True)
+        assert b.port == port
+        assert [r.value for r in b.records("t")] == [b"kept"]
+        b.restart()
+        assert [r.value for r in b.records("t")] == [b"kept"]
+
+
+def test_the_clock_moves_timestamps_and_never_back() -> None:
+    with stratalog.testing.broker(topics=["t"]) as b:
+        b.produce("t", [b"today"])
+        b.clock.advance(days=8)
+        b.produce("t", [b"next week"])
+        first, second = b.records("t")
+        assert second.timestamp - first.timestamp >= 8 * 86_400_000
+        with pytest.raises(ValueError, match="back"):
+            b.clock.advance(seconds=-1)
+
+
+def test_several_brokers_live_side_by_side_and_leave_nothing_behind() -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    with stratalog.testing.broker(topics=["t"]) as one, stratalog.testing.broker(topics=["t"]) as two:
+        directory = one.directory
+        one.produce("t", [b"one"])
+        two.produce("t", [b"two"])
+        assert [r.value for r in one.records("t")] == [b"one"]
+        assert [r.value for r in two.records("t")] == [b"two"]
+        bootstrap = one.bootstrap
+    assert not directory.exists()
+    with pytest.raises(ClientError), Client(bootstrap) as client:
+        client.topics()
+    deadline = time.monotonic() + 5
+    while {thread.name for thread in threading.enumerate()} - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert {thread.name for thread in threading.enumerate()} <= before
+
+
+def test_the_plugin_gives_a_broker(stratalog_broker: stratalog.testing.TestBroker) -> None:
+    stratalog_broker.create_topic("orders", 2, cleanup_policy="compact")
+    with stratalog_broker.client() as client, Producer(client) as producer:
+        producer.send("orders", b"v", key=b"k")
+    assert [r.key for r in stratalog_broker.records("orders")] == [b"k"]
+
+
+def _batch(value: bytes) -> bytes:
+    from stratalog.records.batch import build_batch
+
+    return bytes(build_batch([(0, None, value)]))
