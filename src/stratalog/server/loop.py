@@ -52,6 +52,8 @@ _PRODUCE: Final = 0
 _SMALL_REGION: Final = 32 << 10
 """A file region up to this size is read and sent with its header: one packet, one system call less."""
 _IOV_MAX: Final = 512
+_WANT_MAX: Final = 2 << 20
+"""The largest buffer that a connection begins a frame with because its last ones were large."""
 _SWEEP_MS: Final = 1_000
 _IDLE_SWEEP_MS: Final = 30_000
 _ACCEPTS_PER_TURN: Final = 256
@@ -349,7 +351,7 @@ class Loop:
         this buffer in earlier turns has been written."""
         buffer = connection.buffer
         if buffer is None:
-            buffer = self.buffers.take(self.buffers.unit)
+            buffer = self.buffers.take(connection.want) or self.buffers.take(self.buffers.unit)
             assert buffer is not None, "a buffer of the smallest size is always given"
             connection.buffer = buffer
             connection.view = memoryview(buffer)
@@ -365,6 +367,7 @@ class Loop:
                 self._starved[connection] = None
                 self._interest(connection, connection.mask & ~_IN | _RDHUP)
                 return False
+            connection.want = min(len(larger), _WANT_MAX)
             larger[:have] = memoryview(buffer)[connection.start : connection.end]
             connection.view = None
             self.buffers.give(buffer)
@@ -441,6 +444,8 @@ class Loop:
         for connection in self._used:
             buffer = connection.buffer
             if buffer is not None and connection.start == connection.end:
+                if connection.end * 4 < connection.want:
+                    connection.want >>= 1
                 connection.buffer = connection.view = None
                 connection.start = connection.end = 0
                 self.buffers.give(buffer)
@@ -651,8 +656,9 @@ class Loop:
         answered: call it again."""
         self._draining = True
         for fd, listener in list(self._listeners.items()):
-            self._epoll.unregister(fd)
-            listener.socket.close()
+            if listener.socket.fileno() >= 0:  # a closed socket has left the set by itself
+                self._epoll.unregister(fd)
+                listener.socket.close()
         self._listeners.clear()
         for connection in list(self._connections.values()):
             if not connection.queue and not connection.out:
