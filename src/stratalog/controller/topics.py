@@ -71,15 +71,15 @@ def create_topics(
     times = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
+    refused: set[str] = set()
     folded = {_folded(name): name for name in controller.image.topics_by_name}
     partitions_left = PARTITIONS_PER_REQUEST_MAX
     for topic in request.topics:
-        if topic.name in times and times[topic.name] > 1:
-            if times.pop(topic.name):
+        if times[topic.name] > 1:
+            if topic.name not in refused:  # one answer for all of them: clients look it up by name
+                refused.add(topic.name)
                 results.append(_refused(topic.name, ErrorCode.INVALID_REQUEST, "the request names the topic twice"))
             continue
-        if topic.name not in times:
-            continue  # the later ones of a topic that was refused above
         try:
             made, result = _create_topic(controller, topic, folded, partitions_left, internal)
         except ApiError as error:

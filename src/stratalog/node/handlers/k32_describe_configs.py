@@ -40,6 +40,9 @@ def handle(node: Node, request: Request, now: Millis) -> DescribeConfigsResponse
         configs: list[DescribeConfigsResourceResult] = []
         try:
             configs = _describe(node, resource, body.include_synonyms, body.include_documentation)
+            if request.version == 0:
+                for config in configs:  # its only word on where a value comes from
+                    config.is_default = config.config_source == Source.DEFAULT
         except ApiError as error:
             code, message = error.code, error.message
         results.append(
@@ -131,7 +134,6 @@ def _result(
         name=key.name,
         value=None if key.sensitive else value,
         read_only=per_broker and key.scope == Scope.READ_ONLY,
-        is_default=source == Source.DEFAULT,
         config_source=source,
         is_sensitive=key.sensitive,
         synonyms=[
