@@ -1,0 +1,122 @@
+"""The command line: `stratalog COMMAND ...`.
+
+Each command is a module with
+
+    HELP = "one line for the list"
+    def arguments(parser: argparse.ArgumentParser) -> None: ...
+    def run(args: argparse.Namespace) -> int: ...
+
+and is imported when it is named, so that `stratalog --help` is there at once.  What goes wrong is one line on standard
+error that says what, where and what to do, and exit code 1 (2 for a wrong command line); a stack trace is a bug, or
+`STRATALOG_TRACE=1`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from stratalog import __version__
+
+COMMANDS: Final = {
+    "serve": ("run a broker", "run it"),
+    "format": ("prepare data directories for a new cluster", "run it"),
+    "topic": ("list, create, describe, change and delete topics", "talk to a cluster"),
+    "produce": ("write records from files or standard input", "talk to a cluster"),
+    "consume": ("read records, follow a topic", "talk to a cluster"),
+    "group": ("list, describe, reset and delete consumer groups", "talk to a cluster"),
+    "config": ("show and change configuration", "talk to a cluster"),
+    "cluster": ("brokers, quorum, log directories, features", "talk to a cluster"),
+    "dump": ("print any file of a data directory", "open the log"),
+    "verify": ("audit a partition or a whole data directory", "open the log"),
+    "why": ("why a segment is still here, why a log is not cleaned", "open the log"),
+    "compact": ("clean a partition offline", "open the log"),
+    "spark": ("compact, export, profile, verify and replay with Spark", "open the log"),
+    "demo": ("the tour: broker, stream, Spark jobs, in about a minute", "run it"),
+    "protocol": ("print the codecs of a message", "look inside"),
+    "completions": ("completions for bash, zsh and fish", "look inside"),
+}
+"""Name to (help, group)."""
+
+
+class UsageError(Exception):
+    """A wrong command line; the text names the argument, its value and what is allowed."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry point."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(parser.format_help())
+        return 0
+    if arguments[0] in ("-V", "--version", "version"):
+        print(f"stratalog {__version__}")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        import difflib
+
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        print(f"stratalog: there is no command {name!r}{hint} (stratalog --help lists them)", file=sys.stderr)
+        return 2
+    command = importlib.import_module(f"stratalog.cli.{name}")
+    sub = argparse.ArgumentParser(
+        prog=f"stratalog {name}",
+        description=(command.__doc__ or COMMANDS[name][0]).strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.arguments(sub)
+    args = sub.parse_args(arguments[1:])
+    return _guarded(command.run, args)
+
+
+def _guarded(run: object, args: argparse.Namespace) -> int:
+    assert callable(run)
+    try:
+        return int(run(args) or 0)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does; Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except UsageError as error:
+        print(f"stratalog: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        if os.environ.get("STRATALOG_TRACE"):
+            raise
+        print(f"stratalog: {one_line(error)}", file=sys.stderr)
+        return 1
+
+
+def one_line(error: BaseException) -> str:
+    """An error in one line, with the path where the system knows one."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    if isinstance(error, AssertionError):
+        return f"a bug in stratalog (set STRATALOG_TRACE=1 for where): {error or 'an assertion failed'}"
+    text = " ".join(str(error).split())
+    return text or type(error).__name__
+
+
+def _parser() -> argparse.ArgumentParser:
+    groups: dict[str, list[str]] = {}
+    for name, (text, group) in COMMANDS.items():
+        groups.setdefault(group, []).append(f"  {name:<12} {text}")
+    listing = "\n\n".join(f"{group}:\n" + "\n".join(lines) for group, lines in groups.items())
+    return argparse.ArgumentParser(
+        prog="stratalog",
+        usage="stratalog COMMAND [ARGUMENTS]   (stratalog COMMAND --help for each)",
+        description=f"The Kafka log that you can open.\n\n{listing}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    )
