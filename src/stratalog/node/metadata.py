@@ -125,6 +125,16 @@ def bootstrap_records(features: Mapping[str, int] = BOOTSTRAP) -> list[Message]:
     return [FeatureLevelRecord(name=name, feature_level=features[name]) for name in names]
 
 
+def _voter_endpoint(config: BrokerConfig) -> Endpoint | None:
+    """Where a Kafka with this configuration would look for the voter: `controller.quorum.bootstrap.servers` says that
+    the quorum is a dynamic one, whose voters are in its log with the address of the controller's listener."""
+    if not config["controller.quorum.bootstrap.servers"] or config["controller.quorum.voters"]:
+        return None
+    for listener in config.controller_listeners:
+        return listener.endpoint(host=listener.host or "127.0.0.1")
+    return None
+
+
 def _random_uuid(rng: Rng) -> Uuid:
     while True:
         raw = bytearray(rng.token(16))
@@ -204,6 +214,7 @@ class Metadata:
             rng=rng,
             now=now,
             metadata_directory=home,
+            voter_endpoint=_voter_endpoint(config),
         )
         quorum = Quorum.open(
             disk,
