@@ -198,22 +198,15 @@ def put_payload(out: list[Any], parts: list[Any], payload: Any) -> None:
         out.append(payload)
 
 
-class _Unpackers(dict[int, Callable[..., tuple[Any, ...]]]):
-    """By the length on the wire: `unpack_from` of so many integers and what follows them.  Kept for short arrays."""
+def _refuse(b: Buffer, p: int) -> tuple[Any, ...]:
+    raise IndexError(p)
 
-    def __init__(self, letter: str, rest: str, compact: bool) -> None:
-        self.letter = letter
-        self.rest = rest
-        self.compact = compact
 
-    def __missing__(self, length: int) -> Callable[..., tuple[Any, ...]]:
-        count = length - self.compact
-        if not 0 <= count <= ARRAY_ELEMENTS_MAX:
-            raise IndexError(count)
-        unpack = struct.Struct(f">{count}{self.letter}{self.rest}").unpack_from
-        if count <= _SHORT:
-            self[length] = unpack
-        return unpack
+def long_unpacker(count: int, letter: str) -> Callable[..., tuple[Any, ...]]:
+    """`unpack_from` for an array of integers that has none prepared."""
+    if not 0 <= count <= ARRAY_ELEMENTS_MAX:
+        raise IndexError(count)
+    return struct.Struct(f">{count}{letter}").unpack_from
 
 
 class _Packers(dict[Any, Callable[..., bytes]]):
@@ -237,8 +230,10 @@ class _Packers(dict[Any, Callable[..., bytes]]):
         return pack
 
 
-_SHORT: Final = 64
-"""Arrays up to this long have their unpackers kept."""
+_SHORT: Final = 32
+"""Arrays of fewer integers have an unpacker prepared: replicas, partitions."""
+_REPEAT: Final = tuple(range(count) for count in range(128))
+"""Loops over short arrays, prepared: making a range costs as much as decoding a small field."""
 _PACKERS_MAX: Final = 1_000
 """Combinations of array lengths kept for one run: replica lists have the same few lengths everywhere."""
 
@@ -247,6 +242,7 @@ _HELPERS: Final = {
     "new_uuid": bytes.__new__,
     "Uuid": Uuid,
     "ZERO_UUID": ZERO_UUID,
+    "zero": bytes(16),
     "Unencodable": Unencodable,
     "uvarint": uvarint,
     "uvarint_bytes": uvarint_bytes,
@@ -256,6 +252,11 @@ _HELPERS: Final = {
     "payload_length": payload_length,
     "put_payload": put_payload,
     "join": b"".join,
+    "long_unpacker": long_unpacker,
+    "byte": tuple(bytes((value,)) for value in range(128)),
+    "no_tags": frozenset(),
+    "repeat": _REPEAT,
+    "repeat_compact": (_REPEAT[0], *_REPEAT[:-1]),  # by the length on the wire, which is one more
 }
 
 
@@ -346,21 +347,30 @@ class _DecoderSource(_Source):
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls, version)
         self.run: list[tuple[str, str]] = []
-        self.star: tuple[str, str, str, bool] | None = None
-        """An array of integers that stands before the run: target, letter, length, compact."""
+        self.on_view = False
         self.after: list[str] = []
 
     def generate(self) -> None:
         with self.block("def decode(b, p, end):"):
+            with self.block("if type(b) is not bytes:"):
+                self.line("return decode_view(b, p, end)" if self.with_records else "b = bytes(b)")
             if self.with_records:
                 self.line("view = memoryview(b)")
-            else:
-                with self.block("if type(b) is not bytes:"):
-                    self.line("b = bytes(b)")
-            self.structure(self.cls, "o")
-            with self.block("if p > end:"):
-                self.line("raise IndexError(p)")
-            self.line("return o, p")
+            self.body()
+        if self.with_records:
+            # The same once more for a memoryview, of which nothing but the small fields may be copied.
+            self.on_view = True
+            self.line("")
+            self.line("")
+            with self.block("def decode_view(b, p, end):"):
+                self.line("view = memoryview(b)")
+                self.body()
+
+    def body(self) -> None:
+        self.structure(self.cls, "o")
+        with self.block("if p > end:"):
+            self.line("raise IndexError(p)")
+        self.line("return o, p")
 
     # -- runs --
 
@@ -368,21 +378,7 @@ class _DecoderSource(_Source):
         self.run.append((target, letter))
 
     def flush(self) -> None:
-        if self.star is not None:
-            target, letter, length, compact = self.star
-            width = struct.calcsize(">" + letter)
-            rest = "".join(item for _, item in self.run)
-            size = struct.calcsize(">" + rest) - (width if compact else 0)
-            table = self.name(
-                f"unpack_n{letter}{rest}{'_compact' if compact else ''}", _unpackers(letter, rest, compact)
-            )
-            if self.run:
-                targets = ", ".join(name for name, _ in self.run)
-                self.line(f"*{target}, {targets} = {table}[{length}](b, p)")
-            else:
-                self.line(f"{target} = list({table}[{length}](b, p))")
-            self.line(f"p += {length} * {width}" + (f" + {size}" if size > 0 else f" - {-size}" if size else ""))
-        elif self.run:
+        if self.run:
             letters = "".join(letter for _, letter in self.run)
             targets = ", ".join(name for name, _ in self.run)
             if letters == "B":
@@ -394,28 +390,41 @@ class _DecoderSource(_Source):
                 self.line(f"p += {struct.calcsize('>' + letters)}")
         for line in self.after:
             self.line(line)
-        self.star = None
         self.run.clear()
         self.after.clear()
 
     # -- values --
 
-    def length(self, field: Field, letter: str) -> str:
-        """Read the length before a value into a local.  As on the wire: one more than the length where compact."""
+    def length(self, field: Field, letter: str, least: int = 0) -> str:
+        """Read the length before a value into a local.  As on the wire: one more than the length where compact.
+
+        `least`, for arrays, is the fewest bytes of an element.  A short array that lies about its length runs into the
+        end; only a long one must be checked before its loop begins.
+        """
         length = self.local("n")
         compact = self.is_compact(field)
         self.read(length, "B" if compact else letter)
         self.flush()
-        if compact:
+        checks = []
+        if field.kind == "string":
+            checks.append(f"{length} > {STRING_BYTES_MAX + 1}")
+        elif least:
+            checks.append(f"{length} > {ARRAY_ELEMENTS_MAX + compact}")
+            checks.append(f"({length} - 1) * {least} > end - p" if compact else f"{length} * {least} > end - p")
+        if compact or least:
             with self.block(f"if {length} > 127:"):
-                self.line(f"{length}, p = uvarint(b, p - 1)")
-                if field.kind == "string":
-                    with self.block(f"if {length} > {STRING_BYTES_MAX + 1}:"):
+                if compact:
+                    self.line(f"{length}, p = uvarint(b, p - 1)")
+                if checks:
+                    with self.block(f"if {' or '.join(checks)}:"):
                         self.line(f"raise IndexError({length})")
         return length
 
-    def absent(self, field: Field, length: str, target: str) -> None:
-        """The other side of a length: null, or an error."""
+    def absent(self, field: Field, length: str, target: str, empty: str = "") -> None:
+        """The other sides of a length: empty, null, or an error."""
+        if empty:
+            with self.block(f"elif {length} == {int(self.is_compact(field))}:"):
+                self.line(f"{target} = {empty}")
         if not field.nullable_in(self.version):
             with self.block("else:"):
                 self.line(f"raise IndexError({length})")
@@ -429,14 +438,14 @@ class _DecoderSource(_Source):
                 self.line(f"raise IndexError({length})")
 
     def present(self, field: Field, length: str) -> str:
-        return f"if {length}:" if self.is_compact(field) else f"if {length} >= 0:"
+        return f"if {length} > {int(self.is_compact(field))}:"
 
     def value(self, field: Field, target: str) -> None:
         kind = field.kind
         if kind == "uuid":
             raw = self.local("u")
             self.read(raw, "16s")
-            self.after.append(f"{target} = new_uuid(Uuid, {raw})")
+            self.after.append(f"{target} = new_uuid(Uuid, {raw}) if {raw} != zero else ZERO_UUID")
         elif kind in FIXED_WIDTH:
             self.read(target, FIXED_WIDTH[kind][0])
         elif kind in ("string", "bytes", "records"):
@@ -444,13 +453,13 @@ class _DecoderSource(_Source):
             with self.block(self.present(field, length)):
                 self.line(f"q = p + {length}" + (" - 1" if self.is_compact(field) else ""))
                 if kind == "string":
-                    self.line(f"{target} = " + ('str(b[p:q], "utf-8")' if self.with_records else "b[p:q].decode()"))
+                    self.line(f"{target} = " + ('str(b[p:q], "utf-8")' if self.on_view else "b[p:q].decode()"))
                 elif kind == "bytes":
-                    self.line(f"{target} = " + ("bytes(b[p:q])" if self.with_records else "b[p:q]"))
+                    self.line(f"{target} = " + ("bytes(b[p:q])" if self.on_view else "b[p:q]"))
                 else:
                     self.line(f"{target} = view[p:q]")
                 self.line("p = q")
-            self.absent(field, length, target)
+            self.absent(field, length, target, {"string": '""', "bytes": 'b""', "records": "view[p:p]"}[kind])
         elif kind == "array":
             self.array(field, target)
         else:
@@ -477,33 +486,42 @@ class _DecoderSource(_Source):
     def array(self, field: Field, target: str) -> None:
         element = field.element
         assert element is not None
-        length = self.length(field, "i")
         compact = self.is_compact(field)
+        least = self.least(element)
+        length = self.length(field, "i", least)
+        minus = " - 1" if compact else ""
         if element.kind in FIXED_WIDTH and element.kind != "uuid":
-            letter = FIXED_WIDTH[element.kind][0]
-            if field.nullable_in(self.version):
+            letter, width = FIXED_WIDTH[element.kind]
+            table = self.name(f"unpack_n{letter}{'_compact' if compact else ''}", _unpackers(letter, compact))
+            step = f"p += {length} * {width}" + (f" - {width}" if compact else "")
+            if field.nullable_in(self.version) or not compact:
                 with self.block(self.present(field, length)):
-                    self.star = (target, letter, length, compact)
-                    self.flush()
-                self.absent(field, length, target)
-            else:  # a length that cannot be is refused by the table of unpackers
-                self.star = (target, letter, length, compact)
+                    with self.block(f"if {length} < {_SHORT}:"):
+                        self.line(f"{target} = [*{table}[{length}](b, p)]")
+                    with self.block("else:"):
+                        self.line(f'{target} = [*long_unpacker({length}{minus}, "{letter}")(b, p)]')
+                    self.line(step)
+                self.absent(field, length, target, "[]")
+                return
+            with self.block(f"if {length} == 1:"):
+                self.line(f"{target} = []")
+            with self.block(f"elif {length} < {_SHORT}:"):  # for null the table has a function that refuses
+                self.line(f"{target} = [*{table}[{length}](b, p)]")
+                self.line(step)
+            with self.block("else:"):
+                self.line(f'{target} = [*long_unpacker({length}{minus}, "{letter}")(b, p)]')
+                self.line(step)
             return
         with self.block(self.present(field, length)):
-            if compact:
-                self.line(f"{length} -= 1")
-            least = self.least(element)
-            claim = length if least == 1 else f"{length} * {least}"
-            with self.block(f"if {claim} > end - p or {length} > {ARRAY_ELEMENTS_MAX}:"):
-                self.line(f"raise IndexError({length})")
             if element.kind == "uuid":
-                self.line(f"q = p + {length} * 16")
+                self.line(f"q = p + {length} * 16{' - 16' if compact else ''}")
                 self.line(f"{target} = [new_uuid(Uuid, b[i : i + 16]) for i in range(p, q, 16)]")
                 self.line("p = q")
             else:
                 values = self.local("a")
                 self.line(f"{target} = {values} = []")
-                with self.block(f"for _ in range({length}):"):
+                repeat = "repeat_compact" if compact else "repeat"
+                with self.block(f"for _ in {repeat}[{length}] if {length} < 128 else range({length}{minus}):"):
                     if element.kind == "struct":
                         assert element.structure is not None
                         made = self.local("o")
@@ -513,7 +531,7 @@ class _DecoderSource(_Source):
                         self.value(element, made)
                     self.flush()
                     self.line(f"{values}.append({made})")
-        self.absent(field, length, target)
+        self.absent(field, length, target, "[]")
 
     def structure(self, structure: type[Struct], made: str) -> None:
         """A struct into the local `made`."""
@@ -539,23 +557,30 @@ class _DecoderSource(_Source):
         for field in plain:
             self.value(field, f"{made}.{field.name}")
         if self.flexible:
-            count = self.local("t")
-            self.read(count, "B")
-            self.flush()
+            if not self.run:
+                count = "b[p]"
+                position = "p"
+            else:
+                count = self.local("t")
+                self.read(count, "B")
+                self.flush()
+                position = "p - 1"
             with self.block(f"if {count}:"):
                 if tags:
-                    self.tags(tags, made, count)
+                    self.tags(tags, made, position)
                 else:
-                    self.line(f"{made}._tags, p = unknown_tags(b, p - 1)")
+                    self.line(f"{made}._tags, p = unknown_tags(b, {position})")
+            if position == "p":
+                with self.block("else:"):
+                    self.line("p += 1")
         elif structure is self.cls:
             self.flush()
 
-    def tags(self, tags: list[Field], made: str, count: str) -> None:
-        tag, last, stop = self.local("k"), self.local("k"), self.local("e")
-        with self.block(f"if {count} > 127:"):
-            self.line(f"{count}, p = uvarint(b, p - 1)")
-            with self.block(f"if {count} > {TAGGED_FIELDS_MAX}:"):
-                self.line(f"raise IndexError({count})")
+    def tags(self, tags: list[Field], made: str, position: str) -> None:
+        count, tag, last, stop = self.local("t"), self.local("k"), self.local("k"), self.local("e")
+        self.line(f"{count}, p = uvarint(b, {position})")
+        with self.block(f"if {count} > {TAGGED_FIELDS_MAX}:"):
+            self.line(f"raise IndexError({count})")
         self.line(f"{last} = -1")
         with self.block(f"for _ in range({count}):"):
             self.line(f"{tag}, p = uvarint(b, p)")
@@ -578,7 +603,7 @@ class _DecoderSource(_Source):
 class _Item:
     """One value of a run that an encoder writes with a single `pack`, if it can."""
 
-    __slots__ = ("argument", "compact", "condition", "count", "letter", "slow")
+    __slots__ = ("argument", "compact", "condition", "count", "letter", "long", "slow")
 
     def __init__(
         self,
@@ -589,8 +614,11 @@ class _Item:
         slow: Callable[[], None] | None = None,
         count: str = "",
         compact: bool = False,
+        long: str = "",
     ) -> None:
         self.letter = letter
+        self.long = long
+        """The expression for a length that needs more than one byte."""
         self.argument = argument
         self.condition = condition
         """What must hold for the item to be in the one call."""
@@ -631,6 +659,10 @@ class _EncoderSource(_Source):
         conditions = [item.condition for item in run if item.condition]
         if not conditions:
             self.pack(run)
+            return
+        if len(run) == 1 and run[0].letter == "B" and run[0].long:
+            length = run[0].argument
+            self.line(f"{self.writer}(byte[{length}] if {length} < 128 else {run[0].long})")
             return
         with self.block(f"if {' and '.join(dict.fromkeys(conditions))}:"):
             self.pack(run)
@@ -683,6 +715,7 @@ class _EncoderSource(_Source):
                 length,
                 condition=f"{length} < 128",
                 slow=lambda: self.line(f"{writer}({helper}({length}))"),
+                long=f"{helper}({length})",
             )
         )
 
@@ -803,6 +836,9 @@ class _EncoderSource(_Source):
 
     def tags(self, tags: list[Field], value: str) -> None:
         """The tagged fields of a struct that has some."""
+        if not tags:
+            self.line(f"{self.writer}(tagged([], {value}._tags, no_tags))")
+            return
         reserved = self.name(
             "reserved_" + "_".join(str(field.tag) for field in tags), frozenset(field.tag for field in tags)
         )
@@ -835,7 +871,7 @@ def _has_records(structure: type[Struct], version: int) -> bool:
 # Prebuilt struct methods, one for each format, shared by all codecs.
 _UNPACK: dict[str, Callable[..., tuple[Any, ...]]] = {}
 _PACK: dict[str, Callable[..., bytes]] = {}
-_UNPACKERS: dict[tuple[str, str, bool], _Unpackers] = {}
+_UNPACKERS: dict[tuple[str, bool], list[Any]] = {}
 _PACKERS: dict[tuple[tuple[str, ...], bool], _Packers] = {}
 
 
@@ -851,8 +887,13 @@ def _pack(letters: str) -> Callable[..., bytes]:
     return _PACK[letters]
 
 
-def _unpackers(letter: str, rest: str, compact: bool) -> _Unpackers:
-    return _UNPACKERS.setdefault((letter, rest, compact), _Unpackers(letter, rest, compact))
+def _unpackers(letter: str, compact: bool) -> list[Any]:
+    """By the length on the wire: `unpack_from` of so many integers."""
+    if (letter, compact) not in _UNPACKERS:
+        counts = range(-1, _SHORT - 1) if compact else range(_SHORT)
+        table = [_refuse if count < 0 else struct.Struct(f">{count}{letter}").unpack_from for count in counts]
+        _UNPACKERS[letter, compact] = table
+    return _UNPACKERS[letter, compact]
 
 
 def _packers(formats: tuple[str, ...], compact: bool) -> _Packers:
