@@ -172,6 +172,10 @@ class LogRegistry:
         key = (topic, partition)
         found = self.get(topic, partition)
         if found is not None:
+            if found.topic_id is None:
+                # Its directory did not say, or a crash came before it could: the metadata does.
+                found.topic_id = topic_id
+                checkpoints.write_topic_id(self._disk, found.directory, topic_id)
             if found.topic_id == topic_id:
                 return found
             log.warning("%s-%d belongs to a topic that is gone (id %s)", topic, partition, found.topic_id)

@@ -89,18 +89,16 @@ class Partition:
         replicas: Sequence[int],
         isr: Sequence[int],
     ) -> None:
-        """Take over what the metadata log says of this partition.  A new leader epoch that makes us the leader begins
-        in the log's epoch cache at the log's end."""
+        """Take over what the metadata log says of this partition.  A new leader epoch enters the log's epoch cache with
+        its first batch, and until then it ends where the log does (`end_offset_for`): a restart that bumps the epochs of
+        a thousand partitions writes no file."""
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch {leader_epoch} after {self.leader_epoch}"
-        began = leader_epoch > self.leader_epoch
         self.leader_id = NodeId(leader_id)
         self.leader_epoch = LeaderEpoch(leader_epoch)
         self.partition_epoch = partition_epoch
         self.replicas = replicas
         self.isr = isr
         leads = leader_id == self.node_id
-        if leads and began and self.failure is None:
-            self.log.assign_epoch(leader_epoch, self.log.log_end_offset)
         self.is_leader = leads and self.failure is None
         self._alone = self.is_leader and list(isr) == [self.node_id]
         if self._alone:
@@ -174,6 +172,12 @@ class Partition:
     @property
     def high_watermark(self) -> Offset:
         return Offset(self.log.high_watermark)
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the greatest epoch at or below the asked one; (-1, -1) when unknown."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log.log_end_offset
+        return self.log.end_offset_for_epoch(epoch)
 
     def is_committed(self, last_offset: int) -> bool:
         """Whether the record at this offset is below the high watermark."""

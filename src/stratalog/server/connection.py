@@ -40,6 +40,7 @@ class Connection:
         "stalled_since",
         "start",
         "view",
+        "want",
     )
 
     def __init__(self, sock: socket.socket, peer: Peer, now: Millis) -> None:
@@ -52,6 +53,8 @@ class Connection:
         self.end = 0
         self.needed = 0
         """The size of the frame that has begun and is not complete, its prefix included; 0 for none."""
+        self.want = 0
+        """The size of the buffer to begin with: what the last frames needed."""
         self.frame_since: Millis = now
         self.last_active: Millis = now
         self.queue: deque[Request] = deque()

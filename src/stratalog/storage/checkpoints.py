@@ -102,12 +102,15 @@ def write_epochs(disk: Disk, path: str, epochs: Iterable[tuple[int, int]]) -> No
 
 
 def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
-    """The topic id of `partition.metadata`, None where the file is missing."""
+    """The topic id of `partition.metadata`, None where the file is missing, or empty: a crash came before its bytes."""
     path = f"{directory}/{layout.PARTITION_METADATA}"
     if not disk.exists(path):
         return None
     fields: dict[str, str] = {}
-    for number, line in enumerate(_text(disk, path).splitlines(), 1):
+    text = _text(disk, path)
+    if not text.strip("\0"):
+        return None
+    for number, line in enumerate(text.splitlines(), 1):
         name, colon, value = line.partition(":")
         if not colon or len(line) > _MAX_LINE:
             raise Malformed(f"{path}: line {number}: not 'name: value': {line[:80]!r}")
@@ -121,7 +124,13 @@ def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: Uuid) -> None:
-    disk.write_atomically(f"{directory}/{layout.PARTITION_METADATA}", f"version: 0\ntopic_id: {topic_id}".encode())
+    """Not synced: the metadata log has the id, and a topic of a thousand partitions must not wait for a thousand disk
+    flushes.  What a crash leaves empty is written again by whoever opens the partition for its topic."""
+    file = disk.open(f"{directory}/{layout.PARTITION_METADATA}", create=True)
+    data = f"version: 0\ntopic_id: {topic_id}".encode()
+    file.truncate(0)
+    file.pwritev([data], 0)
+    file.close()
 
 
 def take_clean_shutdown(disk: Disk, data_directory: str) -> int | None:

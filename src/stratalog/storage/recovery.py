@@ -23,6 +23,7 @@ are kept as `<base>.log.damaged`, later segments are renamed so, and both are re
 from __future__ import annotations
 
 import errno
+import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,8 @@ def load(
     if not disk.is_dir(directory):
         disk.mkdir(directory)
         log._dir_dirty = True
-    log.check_topic_id(checkpoints.read_topic_id(disk, directory))
+    found_id = checkpoints.read_topic_id(disk, directory)
+    log.check_topic_id(found_id)
     names = _remove_temporary(log)
     names = _finish_swaps(log, names)
     try:
@@ -69,13 +71,13 @@ def load(
         log.report.add("epochs-unreadable", f"{directory}/{layout.LEADER_EPOCHS}", f"rebuilt from the log: {error}")
         rows, clean, recovery_point = [], False, 0
     log.epochs = LeaderEpochs(disk, directory, rows)
-    segments, broken = _take_in(log, names, clean, now_ms)
+    segments, broken = _take_in(log, names, 0 if clean else recovery_point, now_ms)
     log.segment_set.replace((), segments)
     _split_overflows(log, now_ms)
     rebuilt = _recover(log, broken, recovery_point, clean, now_ms, progress)
     end = _end_offset(log, log_start_offset, clean, now_ms)
     _settle(log, end, log_start_offset, recovery_point, clean, now_ms, rebuilt, rows)
-    if log.topic_id is not None and not disk.exists(f"{directory}/{layout.PARTITION_METADATA}"):
+    if log.topic_id is not None and found_id is None:
         checkpoints.write_topic_id(disk, directory, log.topic_id)
     log.report.segments = len(log.segment_set)
     log.check_invariants()
@@ -145,8 +147,9 @@ def _finish_swaps(log: Log, names: list[str]) -> list[str]:
 
 
 # --- pass 3 ---------------------------------------------------------------------------------------------------------
-def _take_in(log: Log, names: list[str], clean: bool, now_ms: int) -> tuple[list[Segment], set[int]]:
-    """The segments of the directory, and the base offsets of those whose indexes must be rebuilt."""
+def _take_in(log: Log, names: list[str], flushed: int, now_ms: int) -> tuple[list[Segment], set[int]]:
+    """The segments of the directory, and the base offsets of those whose indexes must be rebuilt.  After a crash,
+    indexes of segments below `flushed`, the recovery point, may still be as large as they were made."""
     disk, directory, config = log.disk, log.directory, log.config
     files: dict[int, set[str]] = {}
     for name in names:
@@ -175,14 +178,26 @@ def _take_in(log: Log, names: list[str], clean: bool, now_ms: int) -> tuple[list
             has_txn_index=layout.TXN_INDEX in kinds,
         )
         segments.append(segment)
-        reason = _doubt(segment, kinds, clean)
+        reason = _doubt(segment, kinds)
         if reason is not None:
             log.report.add("index-rebuilt", segment.path, reason)
             broken.add(base)
+    for segment, following in itertools.pairwise(segments):
+        if following.base_offset <= flushed and segment.base_offset not in broken and not _was_trimmed(segment):
+            log.report.add("index-rebuilt", segment.path, "the index was not cut to its entries")
+            broken.add(segment.base_offset)
     return segments, broken
 
 
-def _doubt(segment: Segment, kinds: set[str], clean: bool) -> str | None:
+def _was_trimmed(segment: Segment) -> bool:
+    """Whether the index of a closed segment is as long as its entries; if not, what is behind them is zeros."""
+    index = segment.offset_index
+    if segment.disk.size(index.file.path) < index.file.max_entries * OFFSET_ENTRY:
+        return True
+    return index.valid_entries(max(segment.size, 1), 1 << 63) == index.entries
+
+
+def _doubt(segment: Segment, kinds: set[str]) -> str | None:
     """Why the indexes of a segment cannot be trusted, None when nothing speaks against them."""
     if layout.INDEX not in kinds:
         return "the offset index is missing"
@@ -201,14 +216,6 @@ def _doubt(segment: Segment, kinds: set[str], clean: bool) -> str | None:
             segment.txn_index.sanity_check(segment.base_offset)
         except Malformed as error:
             return str(error)
-    if not clean:
-        index = segment.offset_index
-        entries = disk.size(index.file.path) // OFFSET_ENTRY
-        if entries > 1 and entries == index.file.max_entries:  # still as large as it was made: trimmed by nobody
-            valid = index.valid_entries(max(segment.size, 1), 1 << 63)
-            if valid < entries:
-                index.file.drop()
-                return "the offset index was not closed"
     return None
 
 

@@ -247,7 +247,7 @@ def _read(partition: Partition, wanted: Wanted, isolation: Isolation, left: int,
     stable = log.last_stable_offset
     start = log.log_start_offset
     if wanted.last_fetched_epoch >= 0:
-        epoch, end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        epoch, end = partition.end_offset_for(wanted.last_fetched_epoch)
         if epoch < 0:
             return Found(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < wanted.last_fetched_epoch or end < offset:

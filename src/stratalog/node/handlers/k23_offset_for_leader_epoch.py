@@ -38,8 +38,5 @@ def _one(node: Node, topic: str, row: OffsetForLeaderPartition) -> EpochEndOffse
     code = partition.check_leader(row.current_leader_epoch)
     if code:
         return EpochEndOffset(error_code=int(code), partition=row.partition)
-    if row.leader_epoch == partition.leader_epoch:
-        epoch, end = row.leader_epoch, partition.log.log_end_offset
-    else:
-        epoch, end = partition.log.end_offset_for_epoch(row.leader_epoch)
+    epoch, end = partition.end_offset_for(row.leader_epoch)
     return EpochEndOffset(error_code=0, partition=row.partition, leader_epoch=epoch, end_offset=end)
