@@ -37,9 +37,17 @@ def make_log(total: int, value_size: int, keys: int, *, batch_size: int = 16 << 
             encode_record(i, i, rng.randrange(keys).to_bytes(key_size, "big"), value) for i in range(per_batch)
         )
         out += assemble(
-            body, base_offset=base, last_offset_delta=per_batch - 1, count=per_batch, attributes=0,
-            base_timestamp=1_700_000_000_000 + base, max_timestamp=1_700_000_000_000 + base + per_batch - 1,
-            leader_epoch=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+            body,
+            base_offset=base,
+            last_offset_delta=per_batch - 1,
+            count=per_batch,
+            attributes=0,
+            base_timestamp=1_700_000_000_000 + base,
+            max_timestamp=1_700_000_000_000 + base + per_batch - 1,
+            leader_epoch=0,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
         )
         base += per_batch
     return out
@@ -110,7 +118,9 @@ def main() -> None:
 
     block = np.random.default_rng(1).bytes(16 << 10)
     for name, function in (("kernel", compiled.crc32c), ("crc32c", crc32c.crc32c)):
-        found[f"crc32c of 16 KiB, {name}, us"] = seconds(lambda f=function: [f(block) for _ in range(2000)]) / 2000 * 1e6
+        found[f"crc32c of 16 KiB, {name}, us"] = (
+            seconds(lambda f=function: [f(block) for _ in range(2000)]) / 2000 * 1e6
+        )
 
     for label, value_size, keys in (("100 B", 100, 2_000_000), ("1 KiB", 1024, 200_000)):
         log = make_log(total, value_size, keys)
