@@ -75,8 +75,10 @@ def contents(log, start=None, isolation=Isolation.LOG_END, max_bytes=1 << 20):
         if data.region is None:
             return found
         raw = data.region.read()
+        before = offset
         for header in batches.batches(raw):
             assert batches.crc_is_valid(raw, header)
             if not header.is_control:
                 found += [(r.offset, r.value) for r in batches.records_of(raw, header) if r.offset >= offset]
             offset = header.next_offset
+        assert offset > before, "a read that brings nothing"

@@ -5,7 +5,8 @@
 
 Entries are read and written in place in the mapping; no Python object exists for an entry.  One thread writes, any
 thread reads: an entry counts only after `entries` has moved past it.  `trim`, `resize` and `drop` let go of the
-mapping, and a reader who was inside it gets ValueError and starts over (see `retry` in the two kinds of index).
+mapping; a reader who was inside it gets ValueError, opens it again and starts over.  The lock is held only by who
+opens, cuts or drops: nobody maps a file that is being cut.
 
 Blocks are taken from the file system with an ordinary write before the mapping touches them: on a full disk that is
 an `OSError`, where a store into a sparse mapping would be the end of the process.
@@ -14,6 +15,7 @@ an `OSError`, where a store into a sparse mapping would be the end of the proces
 from __future__ import annotations
 
 import errno
+from threading import Lock
 
 from stratalog.base.limits import WARM_INDEX_BYTES
 from stratalog.base.ports import Disk, File, Mapping
@@ -39,6 +41,7 @@ class IndexFile:
         "disk",
         "entries",
         "entry_size",
+        "lock",
         "max_bytes",
         "max_entries",
         "path",
@@ -57,9 +60,15 @@ class IndexFile:
         self._file: File | None = None
         self._mapping: Mapping | None = None
         self._reserved = 0
+        self.lock = Lock()
 
     def open(self) -> None:
-        """Map what is there; every entry in the file counts.  A second thread that does the same harms nothing."""
+        """Map what is there, unless it is mapped; every entry in the file counts."""
+        with self.lock:
+            if self.entries < 0:
+                self._open()
+
+    def _open(self) -> None:
         if self._file is None:
             self._file = self.disk.open(self.path, create=True)
         size = self._file.size()
@@ -77,21 +86,20 @@ class IndexFile:
 
     def allocate(self, entries: int) -> None:
         """Make it the index of an active segment: its greatest size, `entries` of which count."""
-        self._release()
-        if self._file is None:
-            self._file = self.disk.open(self.path, create=True)
-        size = self.max_entries * self.entry_size
-        keep = entries * self.entry_size
-        self._file.truncate(keep)  # what is behind the entries becomes zeros
-        self._file.allocate(size)
-        if size:
-            mapping = self._file.map(size)
-            self._mapping = mapping
-            self.view = mapping.view
-        else:
-            self.view = _NOTHING
-        self._reserved = keep
-        self.entries = entries
+        with self.lock:
+            self._release()
+            if self._file is None:
+                self._file = self.disk.open(self.path, create=True)
+            size = self.max_entries * self.entry_size
+            keep = entries * self.entry_size
+            self._file.truncate(keep)  # what is behind the entries becomes zeros
+            self._file.allocate(size)
+            if size:
+                mapping = self._file.map(size)
+                self._mapping = mapping
+                self.view = mapping.view
+            self._reserved = keep
+            self.entries = entries
 
     def reserve(self) -> None:
         """Room on the disk for one more entry; `OSError` (ENOSPC) when there is none."""
@@ -107,14 +115,14 @@ class IndexFile:
 
     def trim(self) -> None:
         """Cut the file behind its last entry.  It is mapped again when somebody asks."""
-        if self.entries < 0:
-            return
-        size = self.entries * self.entry_size
-        self._release()
-        if self._file is None:
-            self._file = self.disk.open(self.path, create=True)
-        self._file.truncate(size)
-        self.entries = -1
+        with self.lock:
+            if self.entries < 0:
+                return
+            size = self.entries * self.entry_size
+            self._release()
+            if self._file is None:
+                self._file = self.disk.open(self.path, create=True)
+            self._file.truncate(size)
 
     def sync_file(self) -> File | None:
         """The file to sync, None while it was never opened (then nothing was written)."""
@@ -133,11 +141,12 @@ class IndexFile:
 
     def drop(self) -> None:
         """Let go of mapping and file; the file goes with its last reader."""
-        self._release()
-        self._file = None
-        self.entries = -1
+        with self.lock:
+            self._release()
+            self._file = None
 
     def _release(self) -> None:
+        self.entries = -1
         mapping, self._mapping = self._mapping, None
         self.view = _NOTHING
         if mapping is not None:

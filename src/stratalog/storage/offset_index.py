@@ -6,6 +6,7 @@ about `index.interval.bytes` of log.  See `index_file` for threads and for the l
 
 from __future__ import annotations
 
+import errno
 import struct
 
 from stratalog.base.ports import Disk
@@ -15,6 +16,7 @@ from stratalog.storage.index_file import WARM_BYTES, IndexFile
 ENTRY = struct.Struct(">ii")
 _RELATIVE = struct.Struct(">i")
 ENTRY_SIZE = 8
+_TRIES = 100
 _WARM_ENTRIES = WARM_BYTES // ENTRY_SIZE
 
 
@@ -67,14 +69,13 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The last entry at or before `offset`; (base offset, 0) when there is none."""
-        while True:
+        for _ in range(_TRIES):
             try:
                 slot = self.floor_slot(offset)
                 return (self.base_offset, 0) if slot < 0 else self.entry(slot)
             except (ValueError, struct.error):
-                if self.file.entries >= 0 and len(self.file.view) < self.file.entries * ENTRY_SIZE:
-                    raise  # not the race with a trim: the mapping is what it should be
-                self.open()
+                self.open()  # it was cut or dropped under this reader
+        raise OSError(errno.EIO, "the index changes too often to be read", self.file.path)
 
     def offset_at_or_behind(self, position: int) -> int | None:
         """The offset of the first entry at or behind a position, None when there is none."""

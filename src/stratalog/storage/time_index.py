@@ -6,6 +6,7 @@ that closes the segment, so that its greatest timestamp is always on disk.
 
 from __future__ import annotations
 
+import errno
 import struct
 
 from stratalog.base.ports import Disk
@@ -15,6 +16,7 @@ from stratalog.storage.index_file import WARM_BYTES, IndexFile
 ENTRY = struct.Struct(">qi")
 _TIMESTAMP = struct.Struct(">q")
 ENTRY_SIZE = 12
+_TRIES = 100
 _WARM_ENTRIES = WARM_BYTES // ENTRY_SIZE
 
 
@@ -74,14 +76,13 @@ class TimeIndex:
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The last entry at or before `timestamp`; (-1, base offset) when there is none."""
-        while True:
+        for _ in range(_TRIES):
             try:
                 slot = self.floor_slot(timestamp)
                 return (-1, self.base_offset) if slot < 0 else self.entry(slot)
             except (ValueError, struct.error):
-                if self.file.entries >= 0 and len(self.file.view) < self.file.entries * ENTRY_SIZE:
-                    raise
-                self.open()
+                self.open()  # it was cut or dropped under this reader
+        raise OSError(errno.EIO, "the index changes too often to be read", self.file.path)
 
     def floor_slot(self, timestamp: int) -> int:
         entries = self.file.entries
