@@ -90,8 +90,8 @@ class Partition:
         isr: Sequence[int],
     ) -> None:
         """Take over what the metadata log says of this partition.  A new leader epoch enters the log's epoch cache with
-        its first batch, and until then it ends where the log does (`end_offset_for`): a restart that bumps the epochs of
-        a thousand partitions writes no file."""
+        its first batch, and until then it ends where the log does (`end_offset_for`): a restart that bumps the epochs
+        of a thousand partitions writes no file."""
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch {leader_epoch} after {self.leader_epoch}"
         self.leader_id = NodeId(leader_id)
         self.leader_epoch = LeaderEpoch(leader_epoch)
