@@ -1,0 +1,401 @@
+"""The process over real sockets: start, stop, kill, restart; order of answers, limits, hostile peers."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stratalog.node.config import BrokerConfig
+from stratalog.protocol import headers
+from stratalog.protocol.apis import BY_NAME
+from stratalog.protocol.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from stratalog.protocol.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from stratalog.protocol.k18_api_versions import ApiVersionsRequest
+from stratalog.protocol.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from stratalog.protocol.k22_init_producer_id import InitProducerIdRequest
+from stratalog.records.batch import BatchBuilder
+from stratalog.server.process import Broker
+
+
+def start(directory: Path, **settings: str) -> Broker:
+    values = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory), "node.id": "1"}
+    values.update({name.replace("_", "."): value for name, value in settings.items()})
+    return Broker(BrokerConfig(values), fsync_metadata=False).start()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = start(tmp_path / "data")
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def connect(broker: Broker) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", broker.port), timeout=10)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def framed(name: str, version: int, body: Any, correlation_id: int = 1) -> bytes:
+    data = headers.RequestHeader(BY_NAME[name].key, version, correlation_id, "t").encode() + body.encode_bytes(version)
+    return len(data).to_bytes(4, "big") + data
+
+
+def exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = sock.recv(size - len(data))
+        if not more:
+            raise ConnectionError
+        data += more
+    return data
+
+
+def receive(sock: socket.socket) -> bytes:
+    return exactly(sock, int.from_bytes(exactly(sock, 4), "big"))
+
+
+def ask(sock: socket.socket, name: str, version: int, body: Any) -> Any:
+    sock.sendall(framed(name, version, body))
+    data = receive(sock)
+    api = BY_NAME[name]
+    start = 5 if api.is_flexible(version) and api.key != 18 else 4
+    return api.response.decode(memoryview(data)[start:], version)
+
+
+def create(broker: Broker, name: str, partitions: int = 1) -> None:
+    with connect(broker) as sock:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        answer = ask(sock, "CreateTopics", 5, CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+        assert answer.topics[0].error_code == 0, answer
+
+
+def produce(topic: str, *values: bytes, acks: int = -1) -> ProduceRequest:
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(int(time.time() * 1000), None, value)
+    row = PartitionProduceData(index=0, records=bytes(builder.build()))
+    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=[row])])
+
+
+def fetch(topic: str, offset: int, *, wait_ms: int = 0, limit: int = 50 << 20) -> FetchRequest:
+    row = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=limit)
+    body = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[row])])
+    body.max_bytes = limit
+    return body
+
+
+def probe(broker: Broker) -> None:
+    """Somebody else is served meanwhile."""
+    with connect(broker) as sock:
+        assert ask(sock, "ApiVersions", 0, ApiVersionsRequest()).error_code == 0
+
+
+# --- life -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_and_a_start_keep_everything(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    broker = start(data)
+    create(broker, "orders", 3)
+    with connect(broker) as sock:
+        assert ask(sock, "Produce", 9, produce("orders", b"a", b"b")).responses[0].partition_responses[0].error_code == 0
+    broker.stop()
+    assert (data / ".kafka_cleanshutdown").exists()
+    broker = start(data)
+    assert not (data / ".kafka_cleanshutdown").exists()
+    partition = broker.node.partitions["orders", 0]
+    assert partition.log.high_watermark == 2 and partition.is_leader and partition.leader_epoch == 0
+    assert len(broker.node.partitions) == 3
+    broker.stop()
+
+
+def test_after_a_kill_what_was_acknowledged_is_there(tmp_path: Path) -> None:
+    """The page cache survives the process: no acknowledged record is lost, no producer id given twice."""
+    data = tmp_path / "data"
+    broker = start(data)
+    create(broker, "orders")
+    with connect(broker) as sock:
+        for number in range(50):
+            ask(sock, "Produce", 9, produce("orders", b"%d" % number))
+        body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        first = ask(sock, "InitProducerId", 4, body).producer_id
+    broker.kill()
+    assert not (data / ".kafka_cleanshutdown").exists()
+    broker = start(data)
+    assert broker.node.partitions["orders", 0].log.log_end_offset == 50
+    with connect(broker) as sock:
+        answer = ask(sock, "Fetch", 12, fetch("orders", 0))
+        assert answer.responses[0].partitions[0].high_watermark == 50
+        assert ask(sock, "InitProducerId", 4, body).producer_id > first
+    broker.stop()
+
+
+def test_several_brokers_live_in_one_process(tmp_path: Path) -> None:
+    before = threading.active_count()
+    brokers = [start(tmp_path / str(number)) for number in range(3)]
+    for broker in brokers:
+        probe(broker)
+    assert len({broker.port for broker in brokers}) == 3
+    for broker in brokers:
+        broker.stop()
+    assert threading.active_count() == before
+
+
+def test_a_directory_belongs_to_one_broker(tmp_path: Path) -> None:
+    broker = start(tmp_path)
+    with pytest.raises(BlockingIOError):
+        start(tmp_path)
+    probe(broker)
+    broker.stop()
+
+
+def test_a_taken_port_is_an_error_of_start(tmp_path: Path, broker: Broker) -> None:
+    with pytest.raises(OSError, match="in use"):
+        start(tmp_path / "other", listeners=f"PLAINTEXT://127.0.0.1:{broker.port}")
+
+
+def test_a_stop_answers_who_waits(tmp_path: Path) -> None:
+    broker = start(tmp_path)
+    create(broker, "orders")
+    with connect(broker) as sock:
+        sock.sendall(framed("Fetch", 12, fetch("orders", 0, wait_ms=60_000)))
+        probe(broker)
+        began = time.monotonic()
+        broker.stop()
+        assert time.monotonic() - began < 5
+        assert receive(sock)[:4] == b"\0\0\0\1"
+
+
+# --- order and flow -------------------------------------------------------------------------------------------------
+
+
+def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
+    """Produce, fetch, produce, versions in one packet: each sees what came before it on its connection."""
+    create(broker, "orders")
+    with connect(broker) as sock:
+        sock.sendall(
+            framed("Produce", 9, produce("orders", b"a"), 1)
+            + framed("Produce", 9, produce("orders", b"b", acks=0), 2)
+            + framed("Fetch", 12, fetch("orders", 0, wait_ms=1000), 3)
+            + framed("Produce", 9, produce("orders", b"c"), 4)
+            + framed("ApiVersions", 0, ApiVersionsRequest(), 5)
+        )
+        answers = [receive(sock) for _ in range(4)]
+    assert [int.from_bytes(answer[:4], "big") for answer in answers] == [1, 3, 4, 5]
+    fetched = BY_NAME["Fetch"].response.decode(memoryview(answers[1])[5:], 12)
+    assert fetched.responses[0].partitions[0].high_watermark == 2
+
+
+def test_a_parked_fetch_mutes_its_connection_only(broker: Broker) -> None:
+    create(broker, "orders")
+    with connect(broker) as waiting, connect(broker) as writing:
+        waiting.sendall(framed("Fetch", 12, fetch("orders", 0, wait_ms=30_000), 1))
+        waiting.sendall(framed("ApiVersions", 0, ApiVersionsRequest(), 2))
+        waiting.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            waiting.recv(1)
+        waiting.settimeout(10)
+        ask(writing, "Produce", 9, produce("orders", b"a"))
+        assert int.from_bytes(receive(waiting)[:4], "big") == 1
+        assert int.from_bytes(receive(waiting)[:4], "big") == 2
+
+
+def test_frames_come_byte_by_byte_and_in_one_piece(broker: Broker) -> None:
+    create(broker, "orders")
+    large = b"x" * 700_000  # several receive buffers
+    with connect(broker) as sock:
+        data = framed("Produce", 9, produce("orders", b"tiny"))
+        for index in range(len(data)):
+            sock.sendall(data[index : index + 1])
+        receive(sock)
+        assert ask(sock, "Produce", 9, produce("orders", large)).responses[0].partition_responses[0].base_offset == 1
+        answer = ask(sock, "Fetch", 12, fetch("orders", 1))
+        assert large in bytes(answer.responses[0].partitions[0].records)
+    assert broker.run_on_loop(lambda: broker.loop.buffers.in_use) == 0
+
+
+def test_a_large_answer_survives_a_reader_that_takes_its_time(broker: Broker) -> None:
+    """File regions queue, nothing is lost or mixed, nobody else waits."""
+    create(broker, "orders")
+    with connect(broker) as sock:
+        for number in range(20):
+            ask(sock, "Produce", 9, produce("orders", bytes([number]) * 900_000))
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.settimeout(10)
+    slow.connect(("127.0.0.1", broker.port))
+    with slow:
+        slow.sendall(framed("Fetch", 12, fetch("orders", 0)))
+        time.sleep(0.1)
+        probe(broker)
+        size = int.from_bytes(exactly(slow, 4), "big")
+        data = bytearray()
+        while len(data) < size:
+            data += slow.recv(1 << 16)
+    answer = BY_NAME["Fetch"].response.decode(memoryview(data)[5:], 12)
+    assert len(answer.responses[0].partitions[0].records) > 18_000_000
+
+
+# --- hostile peers (security.md 7.3) --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x7f\xff\xff\xff\x00\x00\x00\x00",
+        b"\xff\xff\xff\xff\x00\x00\x00\x00",
+        b"\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\x00\x00\x00\x07\x00\x12\x00\x00\x00\x00\x00",
+        b"\x00\x00\x00\x0a\x03\xe7\x00\x00\x00\x00\x00\x00\xff\xff",
+        b"\x00\x00\x00\x0a\x00\x03\x00\x63\x00\x00\x00\x00\xff\xff",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 100,
+        struct.pack(">ihhih", 18, 3, 1, 1, -1) + b"\x7f\xff\xff\xff" + b"\x00" * 4,
+        struct.pack(">ihhih", 22, 0, 9, 1, -1) + b"\x00\x00" + b"\x00\x01" + b"\x00" * 4 + b"\xff\xff\xff\xff\x0f",
+    ],
+)
+def test_garbage_closes_the_connection_and_nobody_elses(broker: Broker, garbage: bytes) -> None:
+    with connect(broker) as sock:
+        sock.sendall(garbage)
+        with contextlib.suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
+    probe(broker)
+
+
+def test_a_claimed_size_costs_no_memory(tmp_path: Path) -> None:
+    """The peer says 100 MiB and sends nothing: what is held is what has come."""
+    broker = start(tmp_path)
+    socks = [connect(broker) for _ in range(50)]
+    for sock in socks:
+        sock.sendall((100 << 20).to_bytes(4, "big") + b"\x00" * 8)
+    probe(broker)
+    assert broker.run_on_loop(lambda: broker.loop.buffers.in_use) <= 51 * (128 << 10)
+    for sock in socks:
+        sock.close()
+    broker.stop()
+
+
+def test_a_frame_without_progress_is_dropped(broker: Broker) -> None:
+    """A byte a second holds a buffer for seconds, not for ever."""
+
+    def rewind() -> None:
+        for connection in broker.loop._partial:
+            connection.frame_since -= 60_000
+
+    with connect(broker) as sock:
+        sock.sendall((1000).to_bytes(4, "big") + b"\x00" * 8)
+        time.sleep(0.1)
+        broker.run_on_loop(rewind)
+        sock.settimeout(5)
+        assert sock.recv(1) == b""
+    probe(broker)
+
+
+def test_too_many_connections_of_one_address_are_refused(tmp_path: Path) -> None:
+    values = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(tmp_path),
+        "node.id": "1",
+        "max.connections.per.ip": "5",
+    }
+    broker = Broker(BrokerConfig(values), fsync_metadata=False).start()
+    socks = [connect(broker) for _ in range(5)]
+    for sock in socks:
+        assert ask(sock, "ApiVersions", 0, ApiVersionsRequest()).error_code == 0
+    with connect(broker) as extra:
+        assert extra.recv(1) == b""
+    socks.pop().close()
+    time.sleep(0.1)
+    probe(broker)
+    for sock in socks:
+        sock.close()
+    broker.stop()
+
+
+def test_a_storm_of_connections_leaves_nothing_behind(broker: Broker) -> None:
+    for _ in range(500):
+        connect(broker).close()
+    probe(broker)
+    deadline = time.monotonic() + 5
+    while broker.run_on_loop(lambda: broker.loop.connection_count) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert broker.run_on_loop(lambda: (broker.loop.connection_count, broker.loop._per_ip)) == (0, {})
+
+
+def test_idle_connections_hold_no_buffer(broker: Broker) -> None:
+    socks = [connect(broker) for _ in range(100)]
+    for sock in socks:
+        ask(sock, "ApiVersions", 0, ApiVersionsRequest())
+    assert broker.run_on_loop(lambda: (broker.loop.connection_count, broker.loop.buffers.in_use)) == (100, 0)
+    for sock in socks:
+        sock.close()
+
+
+def test_a_reader_that_takes_nothing_is_dropped_when_its_answers_hold_memory(broker: Broker) -> None:
+    """The high-water mark: converted batches are memory, not file regions."""
+    create(broker, "orders")
+    with connect(broker) as sock:
+        for _ in range(10):
+            ask(sock, "Produce", 9, produce("orders", b"x" * 900_000))
+    broker.run_on_loop(lambda: setattr(broker.loop.limits, "stall_ms", 100))
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.connect(("127.0.0.1", broker.port))
+    with slow:
+        row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 << 20)
+        body = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="orders", partitions=[row])])
+        slow.sendall(framed("Fetch", 2, body))
+        deadline = time.monotonic() + 10
+        while broker.run_on_loop(lambda: broker.loop.connection_count) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert broker.run_on_loop(lambda: broker.loop.connection_count) == 0
+    probe(broker)
+
+
+def test_idle_connections_are_closed_after_their_time(broker: Broker) -> None:
+    """`connections.max.idle.ms`."""
+    with connect(broker) as sock:
+        ask(sock, "ApiVersions", 0, ApiVersionsRequest())
+
+        def rewind() -> None:
+            for connection in broker.loop._connections.values():
+                connection.last_active -= 700_000
+            broker.loop._next_idle_sweep = broker.loop._next_sweep = 0
+
+        broker.run_on_loop(rewind)
+        broker.loop.wake()
+        sock.settimeout(5)
+        assert sock.recv(1) == b""
+
+
+def test_the_metrics_port_tells_what_happened(tmp_path: Path) -> None:
+    values = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(tmp_path),
+        "node.id": "1",
+        "stratalog.metrics.port": "0",
+    }
+    broker = Broker(BrokerConfig(values), fsync_metadata=False).start()
+    create(broker, "orders")
+    with connect(broker) as sock:
+        ask(sock, "Produce", 9, produce("orders", b"a"))
+    with socket.create_connection(("127.0.0.1", broker.metrics_port), timeout=5) as http:
+        http.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        text = b""
+        while data := http.recv(1 << 16):
+            text += data
+    assert text.startswith(b"HTTP/1.1 200")
+    assert b'stratalog_requests_total{request="Produce"} 1\n' in text
+    assert b'stratalog_log_end_offset{topic="orders",partition="0"} 1\n' in text
+    broker.stop()
