@@ -1,0 +1,245 @@
+"""Real clients in groups on our broker: kafka-python, aiokafka, librdkafka.
+
+Each client has its own idea of the protocol (versions, strategies, static members); what they have in common: all
+records are read once, what was committed is where the next one begins, and a restart of the broker is none
+of their business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from stratalog.node.config import BrokerConfig
+from stratalog.server.process import Broker
+
+kafka = pytest.importorskip("kafka")
+confluent_kafka = pytest.importorskip("confluent_kafka")
+aiokafka = pytest.importorskip("aiokafka")
+
+PARTITIONS = 4
+SECONDS_MAX = 40
+
+
+def start(directory, port: int = 0) -> Broker:
+    options = [
+        f"listeners=PLAINTEXT://127.0.0.1:{port}",
+        f"log.dirs={directory}",
+        "group.initial.rebalance.delay.ms=200",
+        "offsets.topic.num.partitions=4",
+        f"num.partitions={PARTITIONS}",
+    ]
+    return Broker(BrokerConfig.load("", options), fsync_metadata=False).start()
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with start(tmp_path / "data") as broker:
+        yield broker
+
+
+def produce(bootstrap: str, topic: str, count: int, first: int = 0) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    for n in range(first, first + count):
+        producer.produce(topic, b"%d" % n, partition=n % PARTITIONS)
+    assert producer.flush(20) == 0
+
+
+def rdkafka(bootstrap: str, group: str, **settings):
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 300,
+            "topic.metadata.refresh.interval.ms": 500,
+            **settings,
+        }
+    )
+
+
+def drain(consumer, count: int, seconds: float = SECONDS_MAX) -> list[int]:
+    """The numbers that a librdkafka consumer reads, until there are `count`."""
+    numbers: list[int] = []
+    end = time.monotonic() + seconds
+    while len(numbers) < count and time.monotonic() < end:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            numbers.append(int(message.value()))
+    return numbers
+
+
+def until(condition, poll=lambda: None, seconds: float = SECONDS_MAX) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        poll()
+        time.sleep(0.02)
+
+
+def test_kafka_python_resumes_where_it_committed_after_a_restart(tmp_path):
+    """GR-1: the commit is in the log, the group too."""
+    with start(tmp_path / "data") as broker:
+        port = broker.port
+        produce(broker.bootstrap, "orders", 40)
+        settings = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        consumer = kafka.KafkaConsumer("orders", bootstrap_servers=broker.bootstrap, **settings)
+        seen = [int(record.value) for _, record in zip(range(40), consumer, strict=False)]
+        assert sorted(seen) == list(range(40))
+        consumer.commit()
+        consumer.close()
+    with start(tmp_path / "data", port) as broker:
+        produce(broker.bootstrap, "orders", 10, first=40)
+        consumer = kafka.KafkaConsumer("orders", bootstrap_servers=broker.bootstrap, **settings)
+        seen = [int(record.value) for _, record in zip(range(10), consumer, strict=False)]
+        assert sorted(seen) == list(range(40, 50))
+        committed = [consumer.committed(kafka.TopicPartition("orders", p)) for p in range(PARTITIONS)]
+        assert committed == [10] * PARTITIONS
+        consumer.close()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_two_librdkafka_members_share_and_one_takes_over(broker, strategy):
+    """Eager and cooperative rebalancing."""
+    produce(broker.bootstrap, "orders", 40)
+    settings = {"partition.assignment.strategy": strategy}
+    first = rdkafka(broker.bootstrap, "g", **settings)
+    first.subscribe(["orders"])
+    assert sorted(drain(first, 40)) == list(range(40))
+    first.commit(asynchronous=False)
+    second = rdkafka(broker.bootstrap, "g", **settings)
+    second.subscribe(["orders"])
+    heard: list[int] = []
+
+    def poll() -> None:
+        for consumer in (first, second):
+            message = consumer.poll(0.02)
+            if message is not None and message.error() is None:
+                heard.append(int(message.value()))
+
+    until(lambda: len(first.assignment()) == len(second.assignment()) == PARTITIONS // 2, poll)
+    produce(broker.bootstrap, "orders", 40, first=40)
+    until(lambda: len(heard) >= 40, poll)
+    assert sorted(heard) == list(range(40, 80))
+    second.commit(asynchronous=False)
+    second.close()
+    until(lambda: len(first.assignment()) == PARTITIONS, lambda: first.poll(0.02))
+    first.close()
+
+
+def test_a_static_librdkafka_member_that_restarts_causes_no_rebalance(broker):
+    produce(broker.bootstrap, "orders", 8)
+    rebalances: list[str] = []
+    settings = {"session.timeout.ms": 20_000}
+    other = rdkafka(broker.bootstrap, "g", **{"group.instance.id": "a"}, **settings)
+    other.subscribe(
+        ["orders"],
+        on_assign=lambda _, partitions: rebalances.append("assign"),
+        on_revoke=lambda _, partitions: rebalances.append("revoke"),
+    )
+    restarting = rdkafka(broker.bootstrap, "g", **{"group.instance.id": "b"}, **settings)
+    restarting.subscribe(["orders"])
+
+    def poll() -> None:
+        other.poll(0.02)
+        restarting.poll(0.02)
+
+    until(lambda: len(other.assignment()) == len(restarting.assignment()) == 2, poll)
+    before = {partition.partition for partition in restarting.assignment()}
+    rebalances.clear()
+    restarting.close()  # a static member does not leave
+    restarting = rdkafka(broker.bootstrap, "g", **{"group.instance.id": "b"}, **settings)
+    restarting.subscribe(["orders"])
+    until(lambda: len(restarting.assignment()) == 2, poll)
+    assert {partition.partition for partition in restarting.assignment()} == before
+    assert rebalances == []
+    other.close()
+    restarting.close()
+
+
+def test_two_aiokafka_members_share_and_one_takes_over(broker):
+    produce(broker.bootstrap, "orders", 40)
+
+    async def run() -> None:
+        settings = {
+            "bootstrap_servers": broker.bootstrap,
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "heartbeat_interval_ms": 300,
+        }
+        first = aiokafka.AIOKafkaConsumer("orders", **settings)
+        await first.start()
+        seen: list[int] = []
+        while len(seen) < 40:
+            for records in (await first.getmany(timeout_ms=500)).values():
+                seen += [int(record.value) for record in records]
+        assert sorted(seen) == list(range(40))
+        await first.commit()
+        second = aiokafka.AIOKafkaConsumer("orders", **settings)
+        await second.start()
+        end = time.monotonic() + SECONDS_MAX
+        while not len(first.assignment()) == len(second.assignment()) == 2:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.05)
+        for consumer in (first, second):
+            for partition in consumer.assignment():
+                assert await consumer.committed(partition) == 10
+        await first.stop()
+        while len(second.assignment()) < PARTITIONS:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.05)
+        await second.stop()
+
+    asyncio.run(run())
+
+
+def test_members_of_different_clients_are_one_group(broker):
+    """kafka-python and librdkafka have the range strategy in common."""
+    produce(broker.bootstrap, "orders", 8)
+    python = kafka.KafkaConsumer(
+        bootstrap_servers=broker.bootstrap,
+        group_id="g",
+        partition_assignment_strategy=[kafka.coordinator.assignors.range.RangePartitionAssignor],
+        heartbeat_interval_ms=300,
+        session_timeout_ms=6_000,
+    )
+    python.subscribe(["orders"])
+    librdkafka = rdkafka(broker.bootstrap, "g", **{"partition.assignment.strategy": "range"})
+    librdkafka.subscribe(["orders"])
+
+    def poll() -> None:
+        python.poll(50)
+        librdkafka.poll(0.02)
+
+    until(lambda: len(python.assignment()) == len(librdkafka.assignment()) == 2, poll)
+    partitions = {p.partition for p in python.assignment()} | {p.partition for p in librdkafka.assignment()}
+    assert partitions == set(range(PARTITIONS))
+    python.close()
+    librdkafka.close()
+
+
+def test_a_consumer_goes_on_through_a_restart_of_the_broker(tmp_path):
+    """The broker is killed in mid-flow, with a member in its group; no committed offset goes back (GR-1)."""
+    broker = start(tmp_path / "data")
+    port = broker.port
+    try:
+        produce(broker.bootstrap, "orders", 40)
+        consumer = rdkafka(broker.bootstrap, "g", **{"reconnect.backoff.max.ms": 300})
+        consumer.subscribe(["orders"])
+        assert sorted(drain(consumer, 40)) == list(range(40))
+        consumer.commit(asynchronous=False)
+        broker.kill()
+        broker = start(tmp_path / "data", port)
+        produce(broker.bootstrap, "orders", 20, first=40)
+        assert sorted(drain(consumer, 20)) == list(range(40, 60))
+        consumer.commit(asynchronous=False)
+        committed = consumer.committed([confluent_kafka.TopicPartition("orders", p) for p in range(PARTITIONS)], 10)
+        assert [partition.offset for partition in committed] == [15] * PARTITIONS
+        consumer.close()
+    finally:
+        broker.stop()
