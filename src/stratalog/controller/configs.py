@@ -185,7 +185,7 @@ def change(
             validate(
                 new,
                 topic_defaults(controller.settings.layers),
-                remote_storage=bool(controller.settings.get("remote.log.storage.system.enable")),
+                remote_storage=bool(controller.settings["remote.log.storage.system.enable"]),
             )
         elif resource.type == ResourceType.BROKER:
             _check_broker(new if touched is None else touched, new, per_broker=bool(resource.name))

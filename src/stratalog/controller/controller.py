@@ -54,8 +54,6 @@ class Settings(Protocol):
 
     def __getitem__(self, name: str) -> Any: ...
 
-    def get(self, name: str) -> Any: ...
-
 
 class Controller:
     """Handlers take the request as it came from the wire, and give the response message back."""

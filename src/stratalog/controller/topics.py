@@ -163,7 +163,7 @@ def _overrides(controller: Controller, topic: CreatableTopic) -> dict[str, str]:
         validate(
             overrides,
             topic_defaults(layers),
-            remote_storage=bool(controller.settings.get("remote.log.storage.system.enable")),
+            remote_storage=bool(controller.settings["remote.log.storage.system.enable"]),
         )
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
