@@ -356,6 +356,7 @@ def test_a_reader_that_takes_nothing_is_dropped_when_its_answers_hold_memory(bro
         row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 << 20)
         body = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="orders", partitions=[row])])
         slow.sendall(framed("Fetch", 2, body))
+        assert int.from_bytes(exactly(slow, 4), "big") > 9_000_000
         deadline = time.monotonic() + 10
         while broker.run_on_loop(lambda: broker.loop.connection_count) and time.monotonic() < deadline:
             time.sleep(0.05)

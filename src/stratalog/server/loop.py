@@ -548,10 +548,12 @@ class Loop:
                             item = data
                         buffers.append(item)
                         out.popleft()
-                    sent = sock.sendmsg(buffers, (), socket.MSG_MORE if more else 0) if buffers else 0
-                    self._keep_rest(out, buffers, sent)
-                    if sent == 0 and buffers:
+                    try:
+                        sent = sock.sendmsg(buffers, (), socket.MSG_MORE if more else 0)
+                    except BlockingIOError:
+                        out.extendleft(reversed(buffers))
                         break
+                    self._keep_rest(out, buffers, sent)
                 budget -= sent
                 total += sent
         except BlockingIOError:
