@@ -225,7 +225,10 @@ def test_kafka_serves_our_committed_offsets_from_our_directory(tmp_path):
     place = tmp_path / "kafka"
     place.mkdir()
     shutil.copytree(directory, place / "log")
-    with kafka_peer.kafka_broker(place) as kafka:
+    port = kafka_peer.free_port(2)
+    # Our quorum is a static one of this broker alone, which Kafka wants to be told.
+    voters = f"controller.quorum.voters=1@127.0.0.1:{port + 1}"
+    with kafka_peer.kafka_broker(place, voters, port=port) as kafka:
         described = groups_tool(kafka.bootstrap, "--describe", "--group", "g", "--offsets")
         rows = re.findall(r"^g\s+orders\s+(\d)\s+(\d+)\s+(\d+)\s+(\d+)", described, re.MULTILINE)
         assert rows == [("0", "5", "5", "0"), ("1", "5", "5", "0")]
