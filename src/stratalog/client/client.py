@@ -209,7 +209,10 @@ class Client:
         raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group}", "its coordinator did not come up in time")
 
     def _coordinator(self, group: str) -> int | None:
-        answer = self.call(FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group]))
+        connection = self._any()
+        batched = connection.version_of(FindCoordinatorRequest.api_key) >= 4
+        request = FindCoordinatorRequest(coordinator_keys=[group]) if batched else FindCoordinatorRequest(key=group)
+        answer = self.call(request)
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
             if not ErrorCode(found.error_code).retriable:

@@ -1,0 +1,168 @@
+"""The commands that talk to a cluster, against the embedded broker: what people see and what programs read."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import stratalog.testing
+from stratalog import cli
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[stratalog.testing.TestBroker]:
+    with stratalog.testing.broker() as b:
+        yield b
+
+
+class Shell:
+    """Runs a command as the terminal does."""
+
+    def __init__(self, bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.bootstrap = bootstrap
+        self.capsys = capsys
+
+    def __call__(self, *words: str, code: int = 0, stdin: str | None = None) -> str:
+        self.capsys.readouterr()
+        before = sys.stdin
+        if stdin is not None:
+            sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+        try:
+            assert cli.main([*words, "--bootstrap", self.bootstrap]) == code
+        finally:
+            sys.stdin = before
+        captured = self.capsys.readouterr()
+        return captured.out if code == 0 else captured.err
+
+    def json(self, *words: str) -> object:
+        return json.loads(self(*words, "--json"))
+
+
+@pytest.fixture
+def run(cluster: stratalog.testing.TestBroker, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(cluster.bootstrap, capsys)
+
+
+def test_a_topic_lives_from_create_to_delete(run: Shell) -> None:
+    assert run("topic", "create", "life", "-p", "3", "-c", "retention.ms=1000").strip() == "life: 3 partitions"
+    assert "TOPIC_ALREADY_EXISTS" in run("topic", "create", "life", code=1)
+    run("topic", "create", "life", "--if-not-exists")
+    described = run.json("topic", "describe", "life")
+    assert described[0]["configs"] == {"retention.ms": "1000"}  # type: ignore[index]
+    assert [p["partition"] for p in described[0]["partitions"]] == [0, 1, 2]  # type: ignore[index]
+    run("topic", "grow", "life", "5")
+    assert "INVALID_PARTITIONS" in run("topic", "grow", "life", "2", code=1)
+    listed = run.json("topic", "list")
+    assert ("life", 5) in [(row["topic"], row["partitions"]) for row in listed]  # type: ignore[attr-defined]
+    assert run("topic", "delete", "life").strip() == "life: deleted"
+    assert "there is no such topic" in run("topic", "describe", "life", code=1)
+
+
+def test_what_is_produced_is_consumed(run: Shell) -> None:
+    run("topic", "create", "lines")
+    run("produce", "lines", "-K", ":", "-H", "source=test", "-z", "zstd", "-q", stdin="a:1\nb:2\nc:3\n")
+    assert run("consume", "lines", "-k") == "a\t1\nb\t2\nc\t3\n"
+    assert run("consume", "lines", "--from", "1", "--limit", "1") == "2\n"
+    assert run("consume", "lines", "--from", "-1") == "3\n"
+    assert run("consume", "lines", "--headers") == "source=test\t1\nsource=test\t2\nsource=test\t3\n"
+    assert run("consume", "lines", "--since", "1h") == "1\n2\n3\n"
+    assert run("consume", "lines", "--until", "1h") == ""
+    rows = [json.loads(line) for line in run("consume", "lines", "--json").splitlines()]
+    assert [row["offset"] for row in rows] == [0, 1, 2]
+    assert rows[0]["headers"] == [{"key": "source", "value": "test"}]
+
+
+def test_json_lines_go_out_and_come_back_with_every_byte(run: Shell, cluster: stratalog.testing.TestBroker) -> None:
+    cluster.create_topic("bytes")
+    cluster.create_topic("copy")
+    cluster.produce("bytes", [(b"\xff\x00", b"\xfe"), (None, b"text"), (b"k", None)], partition=0)
+    run("produce", "copy", "--json-lines", "-q", stdin=run("consume", "bytes", "--json"))
+    assert [(r.key, r.value, r.timestamp) for r in cluster.records("copy")] == [
+        (r.key, r.value, r.timestamp) for r in cluster.records("bytes")
+    ]
+
+
+def test_trim_deletes_the_oldest(run: Shell, cluster: stratalog.testing.TestBroker) -> None:
+    cluster.create_topic("old")
+    cluster.produce("old", [b"%d" % i for i in range(10)])
+    run("topic", "trim", "old", "--before", "4")
+    assert run("consume", "old").splitlines() == [str(i) for i in range(4, 10)]
+
+
+def test_configuration_is_set_shown_and_unset(run: Shell, cluster: stratalog.testing.TestBroker) -> None:
+    cluster.create_topic("conf")
+    run("config", "set", "topic", "conf", "segment.bytes=1048576")
+    shown = run.json("config", "get", "topic", "conf")
+    assert {"key": "segment.bytes", "value": "1048576", "source": "topic"} in shown  # type: ignore[operator]
+    run("config", "unset", "topic", "conf", "segment.bytes")
+    assert all(row["source"] != "topic" for row in run.json("config", "get", "topic", "conf"))  # type: ignore[attr-defined]
+    everything = run.json("config", "get", "topic", "conf", "--all", "--docs")
+    assert all(row["documentation"] for row in everything)  # type: ignore[attr-defined]
+    error = run("config", "set", "topic", "conf", "retention.ms=soon", code=1)
+    assert "retention.ms" in error and "INVALID_CONFIG" in error
+
+
+def test_a_group_is_described_reset_and_deleted(run: Shell, cluster: stratalog.testing.TestBroker) -> None:
+    from kafka import KafkaConsumer
+
+    cluster.create_topic("work", 2)
+    cluster.produce("work", [(b"%d" % i, b"v") for i in range(20)])
+    consumer = KafkaConsumer(
+        "work", bootstrap_servers=cluster.bootstrap, group_id="team", auto_offset_reset="earliest",
+        enable_auto_commit=False, consumer_timeout_ms=5000,
+    )  # fmt: skip
+    for seen, _ in enumerate(consumer, 1):
+        if seen == 20:
+            break
+    consumer.commit()
+    running = run.json("group", "describe", "team")
+    assert running[0]["state"] == "Stable" and len(running[0]["members"]) == 1  # type: ignore[index]
+    assert sum(row["lag"] for row in running[0]["offsets"]) == 0  # type: ignore[index]
+    assert all(row["member"] for row in running[0]["offsets"])  # type: ignore[index]
+    assert "stop them first" in run("group", "reset", "team", "work", "--to", "start", code=2)
+    consumer.close()
+    assert ("team", "Empty") in [(g["group"], g["state"]) for g in run.json("group", "list")]  # type: ignore[attr-defined]
+    run("group", "reset", "team", "work", "--to", "start")
+    assert sum(row["lag"] for row in run.json("group", "describe", "team")[0]["offsets"]) == 20  # type: ignore[index]
+    assert run("group", "delete", "team").strip() == "team: deleted"
+    assert "team" not in [g["group"] for g in run.json("group", "list")]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("what", ["brokers", "quorum", "dirs", "features", "apis"])
+def test_the_cluster_shows_itself(run: Shell, what: str) -> None:
+    assert len(run("cluster", what).splitlines()) > 1
+    assert run.json("cluster", what)
+
+
+def test_errors_are_one_line_that_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, code, text in (
+        (["topic", "list", "-b", "127.0.0.1:1"], 1, "Is the broker running?"),
+        (["topic", "list", "-b", "nonsense"], 1, "HOST:PORT"),
+        (["tpoic"], 2, "did you mean topic?"),
+        (["produce", "t", "-z", "rar"], 2, "allowed are none, gzip"),
+    ):
+        assert cli.main(words) == code
+        captured = capsys.readouterr()
+        assert text in captured.err and len(captured.err.strip().splitlines()) == 1
+
+
+def test_help_of_every_command_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    listing = capsys.readouterr().out
+    for name in cli.COMMANDS:
+        assert name in listing
+        with pytest.raises(SystemExit) as ended:
+            cli.main([name, "--help"])
+        assert ended.value.code == 0
+        assert "usage: stratalog " + name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_name_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completions", shell]) == 0
+    script = capsys.readouterr().out
+    assert "consume" in script and "follow" in script
