@@ -284,3 +284,68 @@ def test_the_cache_finds_a_place_without_a_writable_package_or_home(tmp_path):
         NUMBA_CACHE_DIR="",
     )
     assert place.startswith(str(tmp_path)) and os.path.isdir(place)
+
+
+def test_without_a_compiler_the_plain_twin_stays():
+    """What a debugger sets, and what another processor's name does to the CRC instruction."""
+    code = (
+        "from stratalog.records import kernels; k = kernels.load_kernels(); print(k.__name__, k.crc32c(b'123456789'))"
+    )
+    assert run_python(code, NUMBA_DISABLE_JIT="1") == f"stratalog.records.plain {0xE3069283}"
+
+
+GUARDED = """
+import ctypes, mmap, random
+from stratalog.records import arrow, kernels
+from stratalog.records.batch import BatchBuilder
+from stratalog.records.offset_map import OffsetMap
+compiled = kernels.load_kernels()
+libc = ctypes.CDLL(None, use_errno=True)
+page, size = mmap.PAGESIZE, 4
+memory = mmap.mmap(-1, (size + 1) * page)
+start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+assert libc.mprotect(ctypes.c_void_p(start + size * page), page, 0) == 0, "no guard page"
+rng = random.Random(1)
+done = 0
+for turn in range(1500):
+    log = b""
+    for base in range(rng.randint(1, 3)):
+        builder = BatchBuilder(base_offset=base * 10)
+        for i in range(rng.randint(1, 4)):
+            builder.append(rng.randrange(1 << 40), rng.choice((None, b"k" * rng.randrange(40))),
+                           rng.choice((None, b"v" * rng.randrange(200))), [("h", b"x" * rng.randrange(20))][: turn % 2])
+        log += bytes(builder.build())
+    bad = bytearray(log)
+    for _ in range(turn % 4):
+        bad[rng.randrange(len(bad))] = rng.randrange(256)
+    data = memoryview(memory)[size * page - len(bad) : size * page]
+    data[:] = bad
+    table = kernels.BatchTable(8)
+    compiled.scan_batches(data, table, verify=True)
+    compiled.scan_batches(data, table, verify=False)
+    compiled.walk(data[61:], 4, 0)
+    compiled.crc32c(data)
+    for first in range(table.count):
+        key = data[rng.randrange(len(data)):]
+        compiled.hash_key(key, 1, 2)
+    if any(row & 7 for row in table.column(kernels.ATTRIBUTES)):
+        continue
+    try:
+        done += arrow.decode(data, table).num_rows
+    except arrow.CorruptBatch:
+        pass
+    offset_map = OffsetMap(24 * 64, secret=bytes(16))
+    offset_map.put_run(data, table)
+    output = bytearray(1 << 14)
+    bits = offset_map.survivors(0, 100) if turn % 2 else None
+    rules = kernels.FilterRules(rng.choice((5, 1 << 40)) if bits is None else 99, 0, 5, bits, 0, 100)
+    offset_map.filter_run(data, table, rules, bytes(8), output)
+    data.release()
+print(done > 1000)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="guard pages by mprotect")
+def test_no_kernel_reads_past_the_end_of_its_buffer():
+    """K-2: sound and damaged batches end where an unreadable page begins; one byte too far would end the process."""
+    assert run_python(GUARDED) == "True"

@@ -190,11 +190,14 @@ def best() -> Any:
 def load_kernels() -> Any:
     """Import Numba, compile what is not cached, and make the compiled twin the one that `best()` gives.
 
-    Blocks; any thread may call it, the second caller waits for the first.
+    Blocks; any thread may call it, the second caller waits for the first.  With `NUMBA_DISABLE_JIT` set, which
+    debuggers do, the plain twin stays.  The answer is what `best()` gives from now on.
     """
     global _compiled
     with _lock:
         if _compiled is None:
+            if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+                return best()
             _prepare_cache_directory()
             _compiled = importlib.import_module("stratalog.records.kernels.compiled")
     return _compiled

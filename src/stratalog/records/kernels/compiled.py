@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
+from numba import config as _config
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic as _intrinsic
@@ -85,11 +86,15 @@ from stratalog.records.kernels import (
 COMPILED: Final = True
 
 intrinsic: Any = _intrinsic
+numba_config: Any = _config
 _helper: Any = njit(nogil=True, boundscheck=False, error_model="numpy")
 _inlined: Any = njit(nogil=True, boundscheck=False, error_model="numpy", forceinline=True)
 _i8, _i32, _i64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-_HARDWARE_CRC: Final = platform.machine() in ("x86_64", "AMD64") and bool(
-    binding.get_host_cpu_features().get("sse4.2", False)
+_HARDWARE_CRC: Final = (
+    platform.machine() in ("x86_64", "AMD64")
+    and bool(binding.get_host_cpu_features().get("sse4.2", False))
+    and not numba_config.CPU_NAME  # Numba was told to compile for another processor than this one
+    and numba_config.CPU_FEATURES is None
 )
 
 
