@@ -141,6 +141,18 @@ def test_offsets_and_groups_that_kafka_wrote_are_loaded(tmp_path):
     assert sum(shard.records_ignored for shard in shards) > 0, "records of the new protocol are there"
     assert sum(shard.records_malformed for shard in shards) == 0
 
+    # And back: our broker on Kafka's directory, metadata log and all.
+    options = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={kafka.log_dir}", "node.id=1"]
+    with Broker(BrokerConfig.load("", options)) as broker:
+        served = broker.run_on_loop(lambda: list(broker.node.groups.committed()))
+        assert {row[:3]: row[3] for row in served} == {key: commit.offset for key, commit in offsets.items()}
+        again = consume(broker.bootstrap, "classic", "orders", 0, **{"group.instance.id": "i"})
+        end = time.monotonic() + 30
+        while not again.assignment() and time.monotonic() < end:
+            again.poll(0.1)
+        assert len(again.assignment()) == 2, "the static member is known and goes on"
+        again.close()
+
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory):
