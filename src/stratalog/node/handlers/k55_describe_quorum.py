@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.base.errors import ErrorCode
-from stratalog.base.types import Millis
+from stratalog.base.types import ZERO_UUID, Millis
 from stratalog.node.request import Request
 from stratalog.protocol.k55_describe_quorum import (
     DescribeQuorumRequest,
@@ -42,10 +42,9 @@ def handle(node: Node, request: Request, now: Millis) -> DescribeQuorumResponse:
             for name, indexes in asked
         ]
         return DescribeQuorumResponse(error_code=0, error_message=None, topics=topics)
-    directory = quorum.directory_id
     voter = ReplicaState(
         replica_id=node.node_id,
-        replica_directory_id=directory,
+        replica_directory_id=quorum.directory_id if request.version >= 2 else ZERO_UUID,
         log_end_offset=quorum.end_offset,
         last_fetch_timestamp=now,
         last_caught_up_timestamp=now,
@@ -60,16 +59,17 @@ def handle(node: Node, request: Request, now: Millis) -> DescribeQuorumResponse:
         current_voters=[voter],
         observers=[],
     )
-    controller = node.image.controllers.get(node.node_id)
-    listeners = () if controller is None else controller.endpoints
-    return DescribeQuorumResponse(
+    response = DescribeQuorumResponse(
         error_code=0,
         error_message=None,
         topics=[TopicDataResponse(topic_name=TOPIC, partitions=[partition])],
-        nodes=[
-            QuorumNode(
-                node_id=node.node_id,
-                listeners=[Listener(name=e.name, host=e.host, port=e.port) for e in listeners],
-            )
-        ],
     )
+    if request.version >= 2:
+        controller = node.image.controllers.get(node.node_id)
+        listeners = () if controller is None else controller.endpoints
+        response.nodes = [
+            QuorumNode(
+                node_id=node.node_id, listeners=[Listener(name=e.name, host=e.host, port=e.port) for e in listeners]
+            )
+        ]
+    return response
