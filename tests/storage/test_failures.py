@@ -174,13 +174,15 @@ def test_random_bytes_in_any_file_never_crash_a_load(tmp_path):
             with open(f"{kit.directory}/{name}", "wb") as file:
                 file.write(data)
         clean = bool(rng.getrandbits(1))
+        point = rng.choice([0, 15])
         again = None
         try:
-            again = kit.open(had_clean_shutdown=clean, recovery_point=rng.choice([0, 15]))
+            again = kit.open(had_clean_shutdown=clean, recovery_point=point)
             found = contents(again)
         except (Malformed, ApiError, AssertionError) as error:
-            # A clean stop is believed, flushed data is not cut: who reads it finds the damage.
-            assert clean or (again is not None and again.report.damaged), (victim, error)
+            # A clean stop and a recovery point are believed, flushed data is not cut: who reads finds the damage.
+            unread = clean or (point and int(victim[:20]) < 10)
+            assert unread or (again is not None and again.report.damaged), (victim, error)
             continue
         if not clean:
             assert all(good[offset] == value for offset, value in found)

@@ -135,7 +135,7 @@ class OffsetIndex:
         if self.entries <= 0:
             return 0
         view = self.file.view
-        last_relative = last_position = -1
+        last_relative, last_position = -1, 0  # no entry is made for the batch at byte 0: that one is zeros
         relative_end = offset_end - self.base_offset
         slot = 0
         for relative, position in ENTRY.iter_unpack(view[: self.file.entries * ENTRY_SIZE]):

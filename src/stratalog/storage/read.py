@@ -58,7 +58,7 @@ def read(log: Log, offset: int, max_bytes: int, isolation: Isolation, min_one: b
             limit = segment.size
         else:
             break
-        found = segment.find(offset, segment.lookup(offset), limit)
+        found = segment.search(offset, limit)
         if found is not None:
             position, size, first = found
             data = _region(segment, position, size, first, limit, max_bytes, min_one)
@@ -127,7 +127,7 @@ def locate(log: Log, offset: int) -> OffsetMetadata:
     for segment in segments[index:]:
         start = segment.lookup(offset)
         try:
-            found = segment.find(offset, start, segment.size)
+            found = segment.search(offset, segment.size)
         except ApiError:
             return OffsetMetadata(offset, segment.base_offset, start)  # damaged there: stop before it
         if found is not None:

@@ -303,8 +303,7 @@ def _recover_segment(log: Log, segment: Segment, keep: bool, flushed: int, is_la
     segment._max_timestamp = segment.time_index.last_timestamp
     segment._offset_of_max_timestamp = segment.time_index.last_offset
     segment.bytes_since_index = 0
-    if start:
-        last = segment.base_offset - 1  # the batch of the last entry is checked again
+    last = segment.base_offset - 1  # the batch of the last entry is checked again
     epochs = log.epochs
     position = start
     first_checked = -1

@@ -48,8 +48,7 @@ def _truncate(log: Log, offset: int, now_ms: int) -> None:
     doomed = [segment for segment in log.segment_set.all if segment.base_offset > offset]
     kept = log.segment_set.floor_index(offset)
     active = log.segment_set.all[kept]
-    start = active.lookup(offset)
-    found = active.find(offset, start, active.size)
+    found = active.search(offset, active.size)
     cut = active.size if found is None else found[0]
     log._log_end = OffsetMetadata(offset, active.base_offset, cut)
     log.segment_set.replace(doomed, ())

@@ -193,9 +193,20 @@ class Segment:
     def lookup(self, offset: int) -> int:
         """A position at or before the batch with `offset`, from the index."""
         try:
-            return self.offset_index.lookup(offset)[1]
+            position = self.offset_index.lookup(offset)[1]
+            return position if 0 <= position <= self.size else 0
         except CorruptIndex:
             return 0  # found out late: the search goes from the start, and the next load rebuilds the index
+
+    def search(self, offset: int, end: int) -> tuple[int, int, int] | None:
+        """`find` from where the index says; from the start where the index points at no batch."""
+        start = self.lookup(offset)
+        try:
+            return self.find(offset, start, end)
+        except ApiError:
+            if not start:
+                raise
+            return self.find(offset, 0, end)
 
     def find(self, offset: int, start: int, end: int) -> tuple[int, int, int] | None:
         """(position, size, base offset) of the first batch whose last offset is at or after `offset`."""

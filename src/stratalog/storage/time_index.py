@@ -130,8 +130,8 @@ class TimeIndex:
         for timestamp, relative in ENTRY.iter_unpack(self.file.view[: self.file.entries * ENTRY_SIZE]):
             if timestamp <= last_timestamp or relative < last_relative or relative >= end:
                 break
-            if slot and relative <= last_relative:
-                break
+            if not timestamp and not relative:
+                break  # the zeros behind the last entry of an index that was not closed
             last_timestamp, last_relative = timestamp, relative
             slot += 1
         return slot

@@ -1,0 +1,293 @@
+"""Apache Kafka reads what we write, and we read what it writes.
+
+One call of `kafka-dump-log` over every kind of file; its broker on a copy of our directory with recovery forced; its
+own directory, killed in mid-write, opened here.
+"""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stratalog.base.types import Uuid
+from stratalog.records import batch as batches
+from stratalog.records import control
+from stratalog.server.disk import RealDisk
+from stratalog.storage import checkpoints, layout
+from stratalog.storage.config import LogConfig
+from stratalog.storage.log import Isolation, Log, Origin
+from stratalog.storage.producers import read_snapshot
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+import kafka_peer
+
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.skipif(kafka_peer.kafka_home() is None, reason=f"no Kafka: {kafka_peer.why_missing()}"),
+]
+NOW = 1_750_000_000_000
+CONFIG = LogConfig(segment_bytes=40_000, index_interval_bytes=1000, segment_index_bytes=1 << 16)
+BAD = re.compile(r"isvalid: false|invalid bytes|Mismatch|mismatch|out of order|corrupt|Corrupt|Exception")
+
+
+def batch(values, *, pid=-1, epoch=-1, sequence=-1, txn=False, codec=0, timestamp=NOW):
+    builder = batches.BatchBuilder(
+        codec=codec, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=txn
+    )
+    for i, value in enumerate(values):
+        builder.append(timestamp + i, b"k%d" % i, value, (("h", b"x"),))
+    return builder.build()
+
+
+def append(log, raw, **options):
+    info = log.append_as_leader(memoryview(raw), options.pop("leader", 0), NOW, **options)
+    log.maybe_increment_high_watermark(log.log_end)
+    return info
+
+
+def transaction(log, pid, epoch, sequence, values, *, commit):
+    guard = log.start_verification(pid, sequence, epoch, True, NOW)
+    append(log, batch(values, pid=pid, epoch=epoch, sequence=sequence, txn=True), guard=guard)
+    marker = control.build_marker(
+        committed=commit, producer_id=pid, producer_epoch=epoch + 1, coordinator_epoch=1, timestamp=NOW
+    )
+    append(log, marker, origin=Origin.COORDINATOR, transaction_version=2)
+
+
+def write_ours(directory):
+    """A partition with every codec, several segments and epochs, idempotent and transactional producers."""
+    log = Log.open(
+        RealDisk(),
+        str(directory / "ours-0"),
+        topic="ours",
+        partition=0,
+        config=CONFIG,
+        now_ms=NOW,
+        topic_id=Uuid(b"\7" * 16),
+    )
+    sequence = 0
+    for i in range(60):
+        values = [b"value %d of %d " % (j, i) * 20 for j in range(10)]
+        append(log, batch(values, codec=i % 5, timestamp=NOW - 100_000 + i * 100), leader=i // 20)
+        append(log, batch(values[:2], pid=11, epoch=0, sequence=sequence), leader=i // 20)
+        sequence += 2
+        if i % 12 == 5:
+            transaction(log, 21, 2 * (i // 12), 0, values[:3], commit=i % 24 == 5)
+    return log
+
+
+def committed(log):
+    """(offset, value) of what a read_committed consumer gets, by the same rule as the Java client."""
+    found, offset, aborting = [], log.log_start_offset, set()
+    while True:
+        data = log.read(offset, 1 << 20, Isolation.TXN_COMMITTED)
+        if data.region is None:
+            return found
+        raw = data.region.read()
+        pending = sorted(data.aborted, key=lambda txn: txn.first_offset)
+        for header in batches.batches(raw):
+            while pending and pending[0].first_offset <= header.last_offset:
+                aborting.add(pending.pop(0).producer_id)
+            if header.is_control:
+                aborting.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborting):
+                found += [(r.offset, r.value) for r in batches.records_of(raw, header)]
+            offset = header.next_offset
+
+
+def dump_log(*options, files):
+    run = kafka_peer.tool("kafka-dump-log", *options, "--files", ",".join(str(file) for file in files))
+    output = run.stdout + run.stderr
+    assert run.returncode == 0, output[-3000:]
+    findings = [line for line in output.splitlines() if BAD.search(line) and "log4j" not in line.lower()]
+    assert not findings, findings[:10]
+    return output
+
+
+def test_kafka_dump_log_has_no_finding_on_our_files(tmp_path):
+    """The acceptance rule of peers/kafka/README: logs, indexes, time indexes, transaction indexes, snapshots."""
+    log = write_ours(tmp_path)
+    assert len(log.segments) >= 3
+    end = log.log_end_offset
+    aborted = log.aborted_between(0, end)
+    log.close()
+    directory = tmp_path / "ours-0"
+    files = sorted(directory.iterdir())
+    wanted = [file for file in files if file.suffix in (".log", ".snapshot", ".txnindex")]
+    output = dump_log("--deep-iteration", files=wanted)
+    for line in re.findall(r"Non-consecutive offsets.*|\(.* is followed by .*\)", output):
+        assert re.search(r"-1|Non-consecutive", line), line
+    assert f"lastOffset: {end - 1} " in output
+    for txn in aborted:
+        assert f"producerId: {txn.producer_id} firstOffset: {txn.first_offset} lastOffset: {txn.last_offset}" in output
+    assert "producerId: 11" in output
+    indexes = [file for file in files if file.suffix in (".index", ".timeindex")]
+    dump_log("--index-sanity-check", files=indexes)
+    dump_log("--verify-index-only", files=indexes)
+
+
+def test_kafka_opens_our_directory_with_recovery_forced(tmp_path):
+    """Its broker finds nothing to complain about; its consumers get the same records, read_committed included."""
+    home = kafka_peer.kafka_home()
+    ours = tmp_path / "data"
+    log = write_ours(ours)
+    expected = committed(log)
+    end = log.log_end_offset
+    log.close()
+    checkpoints.write_meta_properties(
+        RealDisk(), str(ours), cluster_id=str(Uuid(b"\3" * 16)), node_id=1, directory_id=Uuid(b"\4" * 16)
+    )
+    port = kafka_peer.free_port(2)
+    work = tmp_path / "work"
+    started = subprocess.run(
+        [str(home / "bin" / "open-foreign"), str(ours), str(port), str(work)],
+        env={**os.environ, "UNCLEAN": "1"},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    pid = re.search(r"pid=(\d+)", started.stdout + started.stderr)
+    assert pid, started.stdout + started.stderr
+    try:
+        bootstrap = f"127.0.0.1:{port}"
+        offsets = kafka_peer.tool("kafka-get-offsets", "--bootstrap-server", bootstrap, "--topic", "ours")
+        assert f"ours:0:{end}" in offsets.stdout
+        consumer = kafka_peer.tool(
+            "kafka-console-consumer",
+            "--bootstrap-server",
+            bootstrap,
+            "--topic",
+            "ours",
+            "--from-beginning",
+            "--isolation-level",
+            "read_committed",
+            "--timeout-ms",
+            "20000",
+            "--max-messages",
+            str(len(expected)),
+            "--formatter-property",
+            "print.offset=true",
+        )
+        assert consumer.stdout, consumer.stderr[-2000:]
+        got = [
+            (int(match[1]), match[2].encode())
+            for match in re.finditer(r"^Offset:(\d+)\t(.*)$", consumer.stdout, re.MULTILINE)
+        ]
+        assert got == expected
+        server_log = "".join(path.read_text(errors="replace") for path in work.glob("*.log"))
+        assert not re.search(r"Found invalid|Corruption found|truncating|Deleting segments|stray|ERROR", server_log)
+    finally:
+        subprocess.run([str(home / "bin" / "stop"), pid[1], "KILL"], check=False, capture_output=True)
+
+
+def test_a_directory_that_kafka_wrote_and_was_killed_over_opens_here(tmp_path):
+    """All codecs, segments, transactions committed and aborted, idempotent producers, kill -9."""
+    home = kafka_peer.kafka_home()
+    data = tmp_path / "kafka"
+    broker = kafka_peer.start_broker(data)
+    try:
+        codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
+        payload = tmp_path / "payload"
+        payload.write_text("\n".join(f"line {i} " * 12 for i in range(50)))
+        for name, options in {
+            "plain": ["--config", "segment.bytes=1048576", "--config", "index.interval.bytes=2000"],
+            "txn": [],
+        }.items():
+            made = kafka_peer.tool(
+                "kafka-topics",
+                "--bootstrap-server",
+                broker.bootstrap,
+                "--create",
+                "--topic",
+                name,
+                "--partitions",
+                "1",
+                *options,
+            )
+            assert made.returncode == 0, made.stderr
+        for codec in codecs:
+            made = kafka_peer.tool(
+                "kafka-producer-perf-test",
+                "--bootstrap-server",
+                broker.bootstrap,
+                "--topic",
+                "plain",
+                "--num-records",
+                "6000",
+                "--throughput",
+                "-1",
+                "--payload-file",
+                str(payload),
+                "--command-property",
+                f"compression.type={codec}",
+            )
+            assert made.returncode == 0, made.stdout + made.stderr
+        run = subprocess.run(
+            [str(home / "bin" / "_run"), "TxnAbort", broker.bootstrap, "txn", "7"],
+            env={**os.environ, "KAFKA_EXTRA_CP": str(home / "extra" / "classes")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+    finally:
+        kafka_peer.stop_broker(broker, kill=True)
+    for topic in ("plain", "txn"):
+        source = broker.log_dir / f"{topic}-0"
+        theirs = theirs_by_hand(source)
+        for again in (False, True):
+            copy = tmp_path / f"{again}" / f"{topic}-0"
+            shutil.copytree(source, copy)
+            if again:  # a torn tail, as a kill in mid-write leaves it
+                active = max(copy.glob("*.log"))
+                active.write_bytes(active.read_bytes() + struct.pack(">qi", theirs[-1][0] + 1, 5000) + bytes(40))
+            log = Log.open(RealDisk(), str(copy), topic=topic, partition=0, config=LogConfig(), now_ms=NOW)
+            log.update_high_watermark(log.log_end_offset)
+            assert {finding.kind for finding in log.report.findings} <= ({"tail-cut"} if again else set())
+            assert log.topic_id is not None
+            flat = []
+            offset = 0
+            while (data := log.read(offset, 1 << 20)).region is not None:
+                raw = data.region.read()
+                for header in batches.batches(raw):
+                    flat += [(r.offset, r.timestamp, r.value) for r in batches.records_of(raw, header)]
+                    offset = header.next_offset
+            assert flat == theirs
+            for _, timestamp, _ in theirs[:: max(len(theirs) // 50, 1)]:
+                found = log.offset_for_timestamp(timestamp)
+                assert found.offset == next(o for o, t, _ in theirs if t >= timestamp)
+            if topic == "txn":
+                aborted = log.aborted_between(0, log.log_end_offset)
+                dumped = kafka_peer.tool(
+                    "kafka-dump-log", "--files", ",".join(str(path) for path in source.glob("*.txnindex"))
+                ).stdout
+                rows = re.findall(
+                    r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)", dumped
+                )
+                assert [tuple(map(int, row)) for row in rows] == [tuple(txn) for txn in aborted]
+                assert len(aborted) == 3
+                assert len([value for _, value in committed(log)]) == 40
+            snapshots = sorted(source.glob("*.snapshot"))
+            for path in snapshots:
+                for entry in read_snapshot(RealDisk(), str(path)):
+                    assert entry.producer_id in log.producers.entries
+            log.close()
+            wanted = [path for path in copy.iterdir() if path.suffix in (".log", ".snapshot", ".txnindex")]
+            dump_log("--deep-iteration", files=wanted)
+
+
+def theirs_by_hand(directory):
+    """Every record of a directory's logs, read without the engine."""
+    rows = []
+    for path in sorted(directory.glob("*" + layout.LOG)):
+        raw = path.read_bytes()
+        for header in batches.batches(raw):
+            rows += [(r.offset, r.timestamp, r.value) for r in batches.records_of(raw, header)]
+    return rows
