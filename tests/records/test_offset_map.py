@@ -20,7 +20,7 @@ from stratalog.records.kernels import (
     BatchTable,
     FilterRules,
 )
-from stratalog.records.offset_map import OffsetMap, rewrite_batch
+from stratalog.records.offset_map import OffsetMap, rewrite_batch, rewrite_run
 
 compiled = kernels.load_kernels()
 TWINS = (plain, compiled)
@@ -402,3 +402,38 @@ def test_a_long_log_survives_like_a_dict():
         out = bytes(output[: run.output_size])
         kept = {record.key: record.offset for header in batches(out) for record in records_of(out, header)}
         assert kept == wanted and run.records_kept == len(wanted)
+
+
+@given(logs(codecs=(0, 1, 2, 3, 4)), st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_run_of_any_codecs_is_its_batches_one_by_one(data, draw):
+    """In outputs of any size, with and without the bitmap; positions and sizes are those of the written log."""
+    table = scan(data)
+    verdicts = bytes(draw.draw(st.sampled_from((0, 0, DISCARD, RETAIN_EMPTY))) for _ in range(table.count))
+    for twin in TWINS:
+        offset_map = OffsetMap(24 * 100, secret=SECRET, twin=twin)
+        assert offset_map.put_run(data, table, payloads=payloads_of(data, table))[0] == OK
+        latest = offset_map.latest_offset
+        bits = offset_map.survivors(0, latest + 1) if draw.draw(st.booleans()) else None
+        rules = FilterRules(latest, 1000, DAY, bits, 0, latest + 1)
+        single = [rewrite_batch(data, table, i, rules, verdicts[i], offset_map) for i in range(table.count)]
+        room = bytearray(draw.draw(st.sampled_from((0, 300, 1 << 16))))
+        out = b""
+        row = kept = 0
+        while row < table.count:
+            run, buffers = rewrite_run(data, table, rules, verdicts, offset_map, room, first=row)
+            assert run.code == OK and run.next_row > row
+            piece = b"".join(buffers)
+            assert len(piece) == run.output_size == run.bytes_kept
+            for line in range(0, len(run.written), kernels.OUT_ROW):
+                place, size, base, last, newest, records, source, _ = run.written[line : line + kernels.OUT_ROW]
+                header = next(batches(piece[place : place + size]))
+                check(piece[place : place + size], header)
+                assert (header.base_offset, header.last_offset, header.size) == (base, last, size)
+                assert (header.max_timestamp, header.count) == (newest, records)
+                assert table.row(source)[kernels.BASE_OFFSET] == base
+            out += piece
+            row = run.next_row
+            kept += run.records_kept
+        assert out == b"".join(bytes(written) for _, written in single)
+        assert kept == sum(run.records_kept for run, _ in single)

@@ -11,6 +11,8 @@ for tests that want collisions.
     code, row, _ = map.put_run(data, table, start_offset=first_dirty)      MAP_FULL: this pass ends here
     end = map.latest_offset + 1
     bitmap = map.survivors(first_dirty, end)                               the rewrite then needs no hashing
+    rules = FilterRules(end - 1, now_ms, delete_retention_ms, bitmap, first_dirty, end)
+    run, buffers = rewrite_run(data, table, rules, verdicts, map, output)  again from run.next_row on, to the last row
 """
 
 from __future__ import annotations
@@ -21,13 +23,18 @@ from stratalog.base.types import Buffer
 from stratalog.records import batch, compression
 from stratalog.records.kernels import (
     ATTRIBUTES,
+    BASE_OFFSET,
     BATCH_OVERHEAD,
     CODEC_MASK,
+    CONTROL,
     COUNT,
+    DISCARD,
+    LAST_OFFSET,
     MAGIC,
-    NEEDS_PYTHON,
+    OUT_ROW,
     OUTPUT_FULL,
     POSITION,
+    ROW,
     SIZE,
     BatchTable,
     FilterRules,
@@ -163,6 +170,116 @@ class OffsetMap:
         return run
 
 
+def rewrite_run(
+    data: Buffer,
+    table: BatchTable,
+    rules: FilterRules,
+    verdicts: Buffer,
+    offset_map: OffsetMap,
+    output: bytearray,
+    *,
+    first: int = 0,
+    level: int | None = None,
+) -> tuple[FilterRun, list[Buffer]]:
+    """What survives of the batches from row `first` on, compressed or not: (what happened, buffers to write).
+
+    Goes on as far as `output` has room for the records, compressed ones counted as they unfold; at least one batch is
+    done, in memory of its own if it must be (C08).  `next_row` says where to go on, and `code` is `OK` also then.  The
+    buffers may be views of `output`: write them before the next call.  What survives of a compressed batch is
+    compressed again with its codec at `level`; one that loses nothing, and one that loses everything, is never
+    compressed, the latter not even opened where the bitmap shows it.  Message sets of the old formats are for
+    `records.convert`: `NEEDS_PYTHON`.
+    """
+    payloads: dict[int, Buffer] = {}
+    stop, output = _room(data, table, rules, verdicts, output, first, payloads)
+    whole = table.count
+    table.count = stop
+    try:
+        run = offset_map.filter_run(
+            data, table, rules, verdicts, output, first=first, payloads=payloads, compressed_too=True
+        )
+    finally:
+        table.count = whole
+    assert run.code != OUTPUT_FULL, "the room was counted before"
+    if not payloads:
+        return run, [memoryview(output)[: run.output_size]] if run.output_size else []
+    return _packed(run, table, output, level)
+
+
+def _room(
+    data: Buffer,
+    table: BatchTable,
+    rules: FilterRules,
+    verdicts: Buffer,
+    output: bytearray,
+    first: int,
+    payloads: dict[int, Buffer],
+) -> tuple[int, bytearray]:
+    """(the row before which the room of `output` ends, the output): opens the compressed batches on the way."""
+    rows = table.rows
+    used = 0
+    view = memoryview(data)
+    for index in range(first, table.count):
+        at = index * ROW
+        need = rows[at + SIZE]
+        if rows[at + MAGIC] != 2:
+            return max(index, first + 1), output
+        codec = rows[at + ATTRIBUTES] & CODEC_MASK
+        payload: Buffer | None = None
+        if codec and not verdicts[index] & DISCARD and not _is_dead(rows, at, rules):
+            position = rows[at + POSITION]
+            payload = compression.decompress(codec, view[position + BATCH_OVERHEAD : position + need])
+            need = max(need, BATCH_OVERHEAD + len(payload))
+        need += 10 * rows[at + COUNT]
+        if used + need > len(output):
+            if index > first:
+                return index, output
+            output = bytearray(need)
+        used += need
+        if payload is not None:
+            payloads[index] = payload
+    return table.count, output
+
+
+def _is_dead(rows: Any, at: int, rules: FilterRules) -> bool:
+    """Whether the bitmap has nothing at all in the bytes around a batch's offsets."""
+    low, high = rows[at + BASE_OFFSET] - rules.bitmap_start, rows[at + LAST_OFFSET] - rules.bitmap_start
+    if rules.bitmap is None or low < 0 or rows[at + ATTRIBUTES] & CONTROL:
+        return False
+    if rows[at + LAST_OFFSET] > rules.latest_offset or rows[at + LAST_OFFSET] >= rules.bitmap_stop:
+        return False
+    return not any(rules.bitmap[low >> 3 : (high >> 3) + 1])
+
+
+def _packed(run: FilterRun, table: BatchTable, output: bytearray, level: int | None) -> tuple[FilterRun, list[Buffer]]:
+    """Compress again what was opened and changed; the other batches between stay where they are."""
+    view = memoryview(output)
+    written = run.written
+    buffers: list[Buffer] = []
+    begin = shift = 0  # where the pending view begins; how much shorter the log is than the output so far
+    for line in range(0, len(written), OUT_ROW):
+        place, size = written[line], written[line + 1]
+        codec = table.rows[written[line + 6] * ROW + ATTRIBUTES] & CODEC_MASK
+        written[line] = place - shift
+        if not codec or not written[line + 5] or not written[line + 7]:
+            continue
+        if place > begin:
+            buffers.append(view[begin:place])
+        begin = place + size
+        records = compression.compress(codec, view[place + BATCH_OVERHEAD : begin], level)
+        packed = bytearray(view[place : place + BATCH_OVERHEAD])
+        packed += records
+        batch.INT32.pack_into(packed, batch.LENGTH_AT, len(packed) - batch.LOG_OVERHEAD)
+        batch.UINT32.pack_into(packed, batch.CRC_AT, batch.crc32c(memoryview(packed)[batch.ATTRIBUTES_AT :]))
+        buffers.append(packed)
+        written[line + 1] = len(packed)
+        shift += size - len(packed)
+    if run.output_size > begin:
+        buffers.append(view[begin : run.output_size])
+    size = run.output_size - shift
+    return run._replace(output_size=size, bytes_kept=size), buffers
+
+
 def rewrite_batch(
     data: Buffer,
     table: BatchTable,
@@ -171,36 +288,11 @@ def rewrite_batch(
     verdict: int,
     offset_map: OffsetMap,
     *,
-    payload: Buffer | None = None,
     level: int | None = None,
 ) -> tuple[FilterRun, Buffer]:
-    """One batch of v2, compressed or not: (what happened, the batch to write, empty where nothing survives).
-
-    What survives of a compressed batch is compressed again with its codec.  Message sets of the old formats are for
-    `records.convert` first.  `payload`: its decompressed records, where the caller has them already.
-    """
-    row = table.row(index)
-    if row[MAGIC] != 2:
-        raise ValueError("a message set is converted first, then the batches that it became are rewritten")
-    codec = row[ATTRIBUTES] & CODEC_MASK
-    if payload is None and codec:
-        payload = compression.decompress(codec, batch.payload(data, batch.read_header(data, row[POSITION])))
+    """One batch of v2, compressed or not: (what happened, the batch to write, empty where nothing survives)."""
     one = BatchTable(1)
-    one.rows[:] = row
+    one.rows[:] = table.row(index)
     one.count = 1
-    size = row[SIZE] if payload is None else BATCH_OVERHEAD + len(payload)
-    output = bytearray(max(row[SIZE], size + 10 * row[COUNT]))
-    payloads = {} if payload is None else {0: payload}
-    run = offset_map.filter_run(data, one, rules, bytes((verdict,)), output, payloads=payloads, compressed_too=True)
-    assert run.code not in (NEEDS_PYTHON, OUTPUT_FULL), "the records are at hand, and so is the room"
-    result: Buffer = memoryview(output)[: run.output_size]
-    written = run.written
-    if codec and written and written[5] and written[7]:
-        packed = compression.compress(codec, result[BATCH_OVERHEAD:], level)
-        result = bytearray(result[:BATCH_OVERHEAD])
-        result += packed
-        batch.INT32.pack_into(result, batch.LENGTH_AT, len(result) - batch.LOG_OVERHEAD)
-        batch.UINT32.pack_into(result, batch.CRC_AT, batch.crc32c(memoryview(result)[batch.ATTRIBUTES_AT :]))
-        written[1] = len(result)
-        run = run._replace(output_size=len(result), bytes_kept=len(result))
-    return run, result
+    run, buffers = rewrite_run(data, one, rules, bytes((verdict,)), offset_map, bytearray(), level=level)
+    return run, b"".join(buffers)
