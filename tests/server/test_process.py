@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 import threading
@@ -109,7 +110,7 @@ def test_a_stop_and_a_start_keep_everything(tmp_path: Path) -> None:
     broker = start(data)
     create(broker, "orders", 3)
     with connect(broker) as sock:
-        assert ask(sock, "Produce", 9, produce("orders", b"a", b"b")).responses[0].partition_responses[0].error_code == 0
+        ask(sock, "Produce", 9, produce("orders", b"a", b"b"))
     broker.stop()
     assert (data / ".kafka_cleanshutdown").exists()
     broker = start(data)
@@ -222,7 +223,8 @@ def test_frames_come_byte_by_byte_and_in_one_piece(broker: Broker) -> None:
         assert ask(sock, "Produce", 9, produce("orders", large)).responses[0].partition_responses[0].base_offset == 1
         answer = ask(sock, "Fetch", 12, fetch("orders", 1))
         assert large in bytes(answer.responses[0].partitions[0].records)
-    assert broker.run_on_loop(lambda: broker.loop.buffers.in_use) == 0
+        ask(sock, "ApiVersions", 0, ApiVersionsRequest())
+        assert broker.run_on_loop(lambda: broker.loop.buffers.in_use) == 0
 
 
 def test_a_large_answer_survives_a_reader_that_takes_its_time(broker: Broker) -> None:
@@ -245,6 +247,29 @@ def test_a_large_answer_survives_a_reader_that_takes_its_time(broker: Broker) ->
             data += slow.recv(1 << 16)
     answer = BY_NAME["Fetch"].response.decode(memoryview(data)[5:], 12)
     assert len(answer.responses[0].partitions[0].records) > 18_000_000
+
+
+def test_what_is_not_in_memory_is_read_on_the_pool(broker: Broker) -> None:
+    """`preadv(RWF_NOWAIT)`: a consumer far behind does not hold the loop while the disk turns."""
+    create(broker, "orders")
+    with connect(broker) as sock:
+        for number in range(8):
+            ask(sock, "Produce", 9, produce("orders", bytes([number]) * 900_000))
+
+        def forget() -> None:
+            segment = broker.node.partitions["orders", 0].log.segments[0]
+            segment.file.fsync()
+            os.posix_fadvise(segment.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+        broker.run_on_loop(forget)
+        answer = ask(sock, "Fetch", 12, fetch("orders", 0))
+        data = bytes(answer.responses[0].partitions[0].records)
+        assert len(data) > 7_200_000
+        assert all(bytes([number]) * 900_000 in data for number in range(8))
+        cold = broker.loop.cold_reads
+        assert cold > 0
+        ask(sock, "Fetch", 12, fetch("orders", 0))
+        assert broker.loop.cold_reads == cold, "it is in memory now"
 
 
 # --- hostile peers (security.md 7.3) --------------------------------------------------------------------------------
@@ -398,5 +423,6 @@ def test_the_metrics_port_tells_what_happened(tmp_path: Path) -> None:
             text += data
     assert text.startswith(b"HTTP/1.1 200")
     assert b'stratalog_requests_total{request="Produce"} 1\n' in text
+    assert b'stratalog_request_seconds{request="Produce",quantile="0.99"}' in text
     assert b'stratalog_log_end_offset{topic="orders",partition="0"} 1\n' in text
     broker.stop()

@@ -103,6 +103,12 @@ class _Committed:
         self.groups.high_watermark_moved(partition.index)
 
 
+def reload(node: Node, partition: Partition) -> None:
+    """Load the partition's groups anew from its log, if it is still ours."""
+    if partition.is_leader and node.partitions.get((TOPIC, partition.index)) is partition:
+        node.groups.elect(partition.index, PartitionLog(partition), partition.leader_epoch)
+
+
 def failed(node: Node, partition: Partition, error: OSError) -> None:
     """What was staged for the partition is not in its log."""
     if partition.topic == TOPIC and node.groups is not None:

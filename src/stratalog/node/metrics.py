@@ -21,30 +21,23 @@ class Metrics:
     """What the node counts."""
 
     __slots__ = (
-        "batches_in",
         "bytes_in",
         "errors",
         "latency",
         "produce_bytes",
         "requests",
         "sources",
-        "started",
     )
 
     def __init__(self) -> None:
         self.requests = [0] * KEYS
         self.errors = [0] * KEYS
         self.latency = [[0] * (BUCKETS + 1) for _ in range(KEYS)]
+        """Requests by API key and bucket; the server counts them when an answer leaves."""
         self.bytes_in = 0
         self.produce_bytes = 0
-        self.batches_in = 0
-        self.started = 0.0
         self.sources: list[Callable[[], Iterable[Sample]]] = []
         """Gauges that are read when somebody asks."""
-
-    def observe(self, key: int, microseconds: int) -> None:
-        bucket = microseconds.bit_length()
-        self.latency[key][bucket if bucket < BUCKETS else BUCKETS] += 1
 
     # --- printing -------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError, Malformed
 from stratalog.base.ports import Clock, Disk, Pool, Rng
 from stratalog.base.types import ConnectionId, FileRegion, Millis, NodeId
+from stratalog.coordinator.group.coordinator import TOPIC as OFFSETS_TOPIC
 from stratalog.metadata import features
 from stratalog.node import groups, handlers
 from stratalog.node.metrics import Metrics
@@ -41,6 +42,8 @@ log = logging.getLogger("stratalog.node")
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 """Errors after which a log may take writes again."""
+_RELOAD_MS: Final = 1_000
+"""After a full disk refused a group's records: when its partition's groups are loaded anew."""
 _HEADER: Final = struct.Struct(">hhih")
 _SIZE_AND_ID: Final = struct.Struct(">ii")
 _PRODUCE: Final = 0
@@ -125,6 +128,8 @@ class Node:
         self.ready: list[Request] = []
         """Requests whose answer has come since the server last looked."""
         self.bytes_out = 0
+        self.turn_us = 0
+        """When this turn began, on the shell's own clock: the start of its requests' latencies."""
         self.dirty: list[Partition] = []
         """Partitions with staged appends."""
         self.broken: dict[Partition, OSError] = {}
@@ -158,6 +163,7 @@ class Node:
             raise Malformed(f"a header without a client id (API key {key})")
         key, version, correlation_id, length = _HEADER.unpack_from(frame)
         request = Request(peer, key, version, correlation_id, frame, now)
+        request.received_us = self.turn_us
         route = self._routes[key] if 0 <= key < 128 else None
         if route is None or not route.low <= version <= route.high:
             if key == _API_VERSIONS:
@@ -375,6 +381,9 @@ class Node:
         )
         if self.groups is not None:
             groups.failed(self, partition, error)
+            if full and partition.topic == OFFSETS_TOPIC:
+                # The shard was given up with what was staged; it is loaded again from what is in the log.
+                self.after(_RELOAD_MS, lambda now: groups.reload(self, partition))
 
     def connection_closed(self, peer: Peer) -> None:
         """Forget what the connection waits for."""

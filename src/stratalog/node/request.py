@@ -47,6 +47,7 @@ class Request:
         "peer",
         "position",
         "received_ms",
+        "received_us",
         "version",
     )
 
@@ -64,6 +65,7 @@ class Request:
         self.frame: memoryview | None = frame  # valid until the end of the wake-up only
         self.position = 0  # where the body begins in the frame
         self.received_ms = received_ms
+        self.received_us = 0  # on the shell's own clock, for the latency histogram
         self.output: Output | None = None
 
     @property

@@ -31,7 +31,6 @@ class Connection:
         "frame_since",
         "last_active",
         "mask",
-        "memory_pending",
         "needed",
         "out",
         "peer",
@@ -41,6 +40,8 @@ class Connection:
         "start",
         "view",
         "want",
+        "warm_bytes",
+        "warming",
     )
 
     def __init__(self, sock: socket.socket, peer: Peer, now: Millis) -> None:
@@ -61,7 +62,10 @@ class Connection:
         """Requests in the order of their arrival, until their answers are on the way."""
         self.out: deque[Buffer | FileRegion] = deque()
         """What the socket did not take yet."""
-        self.memory_pending = 0
+        self.warming = False
+        """A pool thread reads what is to be sent next, because it is not in memory."""
+        self.warm_bytes = 0
+        """Bytes at the head of `out` that were just read into memory: to be sent without another look."""
         self.stalled_since: Millis = now
         self.mask = READ
         self.closed = False

@@ -13,6 +13,7 @@ Rules:
 - Answers go out in the order of the requests.  A frame is handed on when the connection waits for nothing, or waits
   only for produce requests and brings another one; else the rest stays in the buffer and the connection is muted.
 - A connection whose answers the socket does not take is not read from.
+- What is not in memory is not sent from here: `preadv(RWF_NOWAIT)` tells, a pool thread reads it, then it is sent.
 - Fair: one `recv` for each connection and turn, at most `SEND_BYTES_PER_TURN` sent to it.
 """
 
@@ -28,12 +29,14 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from stratalog.base import limits
 from stratalog.base.failures import Malformed
-from stratalog.base.ports import Clock
+from stratalog.base.ports import Clock, Pool
 from stratalog.base.types import Buffer, ConnectionId, FileRegion, Millis
+from stratalog.node.metrics import BUCKETS
 from stratalog.node.request import Peer
 from stratalog.server.connection import BufferPool, Connection
 
@@ -49,14 +52,34 @@ _RDHUP: Final = select.EPOLLRDHUP
 _SIZE_AND_KEY: Final = struct.Struct(">ih")
 _SIZE: Final = struct.Struct(">i")
 _PRODUCE: Final = 0
+_NOWAIT: Final = os.RWF_NOWAIT
+_preadv = os.preadv
 _SMALL_REGION: Final = 32 << 10
 """A file region up to this size is read and sent with its header: one packet, one system call less."""
 _IOV_MAX: Final = 512
 _WANT_MAX: Final = 2 << 20
 """The largest buffer that a connection begins a frame with because its last ones were large."""
+_SENDFILE_BYTES: Final = 1 << 20
+"""One sendfile: small against a disk's patience, large against the cost of the call."""
+_READ_AHEAD_BYTES: Final = 4 << 20
+"""What a cold reader makes the kernel fetch beyond the part that it waits for."""
+_PROBE: Final = [bytearray(1)]
 _SWEEP_MS: Final = 1_000
 _IDLE_SWEEP_MS: Final = 30_000
 _ACCEPTS_PER_TURN: Final = 256
+
+
+def _is_cached(file: int, position: int, size: int) -> bool:
+    """Whether the first and the last page of the bytes are in memory; true where the file system cannot say."""
+    try:
+        _preadv(file, _PROBE, position, _NOWAIT)
+        _preadv(file, _PROBE, position + size - 1, _NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+    return True
 
 
 class Limits:
@@ -134,6 +157,8 @@ class Loop:
         self.failure: BaseException | None = None
         """What ended the loop, if it was not `stop`."""
         self.rejected = 0
+        self.cold_reads = 0
+        self.pool: Pool | None = None
         self._epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wake_fd, _IN)
@@ -224,6 +249,7 @@ class Loop:
         """One turn; tests may call it by themselves."""
         events = self._epoll.poll(timeout, 512)
         node = self.node
+        node.turn_us = perf_counter_ns() // 1000
         now = self._now = self.clock.now_ms()
         monotonic = self._monotonic = self.clock.monotonic_ms()
         node.begin_turn(now, monotonic)
@@ -464,7 +490,11 @@ class Loop:
         while ready:
             batch = ready[:]
             ready.clear()
+            latency = self.node.metrics.latency
+            now_us = perf_counter_ns() // 1000
             for request in batch:
+                bucket = (now_us - request.received_us).bit_length()
+                latency[request.key][bucket if bucket < BUCKETS else BUCKETS] += 1
                 connection = connections.get(request.peer.connection)
                 if connection is not None:
                     queue = connection.queue
@@ -516,6 +546,8 @@ class Loop:
 
     def _write(self, connection: Connection) -> None:
         """Send as much of `out` as the socket takes."""
+        if connection.warming:
+            return
         out = connection.out
         sock = connection.socket
         budget = limits.SEND_BYTES_PER_TURN
@@ -524,7 +556,16 @@ class Loop:
             while out and budget > 0:
                 item = out[0]
                 if isinstance(item, FileRegion):
-                    sent = os.sendfile(connection.fd, item.file.fileno(), item.position, min(item.length, budget))
+                    file = item.file.fileno()
+                    size = item.length if item.length < _SENDFILE_BYTES else _SENDFILE_BYTES
+                    if (
+                        connection.warm_bytes < size
+                        and not _is_cached(file, item.position, size)
+                        and self._warm(connection, item, size)
+                    ):
+                        break
+                    sent = os.sendfile(connection.fd, file, item.position, size)
+                    connection.warm_bytes = max(connection.warm_bytes - sent, 0)
                     if sent == 0:
                         self._close(connection, f"{item.file.path} is shorter than its index says")
                         return
@@ -562,6 +603,9 @@ class Loop:
             self._close(connection, error.strerror or "")
             return
         self.node.bytes_out += total
+        if connection.warming:
+            self._interest(connection, _RDHUP)
+            return
         if out:
             if connection.mask != _OUT:
                 self._interest(connection, _OUT)
@@ -573,6 +617,34 @@ class Loop:
         self._stalled.pop(connection, None)
         if connection.start != connection.end or connection.mask != _IN:
             self._unmute(connection)
+
+    def _warm(self, connection: Connection, region: FileRegion, size: int) -> bool:
+        """Have a pool thread read the next bytes of a region; then go on sending.  False without a pool."""
+        pool = self.pool
+        if pool is None:
+            return False
+        connection.warming = True
+
+        def read() -> None:
+            # The region holds the file open, whatever becomes of the connection.
+            file = region.file.fileno()
+            os.posix_fadvise(file, region.position, max(region.length, _READ_AHEAD_BYTES), os.POSIX_FADV_WILLNEED)
+            region.file.pread(size, region.position)
+
+        def done(_: object, error: BaseException | None) -> None:
+            connection.warming = False
+            if connection.closed:
+                return
+            if error is not None:
+                self._close(connection, str(error))
+                return
+            connection.warm_bytes = size
+            connection.stalled_since = self._monotonic
+            self._write(connection)
+
+        pool.submit("cold-read", read, done)
+        self.cold_reads += 1
+        return True
 
     @staticmethod
     def _keep_rest(out: deque[Buffer | FileRegion], buffers: list[Buffer], sent: int) -> None:

@@ -192,6 +192,7 @@ class Broker:
         self._pool = ThreadPool(threads=_POOL_THREADS, name=self.name, wake=self.loop.wake)
         stack.callback(self._pool.close)
         self.loop.on_wake(self._pool.run_done)
+        self.loop.pool = self._pool
         now = clock.now_ms()
         self.logs = LogRegistry(disk, self._pool, self.rng, config.log_dirs, config_of=self._log_config)
         self.logs.open()
@@ -303,6 +304,7 @@ class Broker:
         rows = gauges(self.node)
         rows.append(("stratalog_connections", "", self.loop.connection_count))
         rows.append(("stratalog_connections_rejected_total", "", self.loop.rejected))
+        rows.append(("stratalog_cold_reads_total", "", self.loop.cold_reads))
         rows.append(("stratalog_receive_buffer_bytes", "", self.loop.buffers.in_use))
         rows.append(("stratalog_pool_outstanding", "", self._pool.outstanding))
         rows += [

@@ -274,6 +274,9 @@ def _read(partition: Partition, wanted: Wanted, isolation: Isolation, left: int,
         data = log.read(offset, limit, isolation, min_one)
     except ApiError as error:
         return Found(wanted, error.code)
+    except OSError as error:
+        partition.fail(error)
+        return Found(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     region = data.region
     aborted = data.aborted
     if aborted is None and isolation is Isolation.TXN_COMMITTED:
