@@ -165,6 +165,17 @@ def test_offsets_of_a_group_of_another_kind_are_not_deleted_under_it(world):
     assert world.send(ev.DeleteOffsets, "none", [("t", [0])])[0].error is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_group_with_more_offsets_than_a_batch_may_hold_is_deleted(world):
+    for n in range(40):
+        world.commit({("t" * 200, n * 100 + p): 1 for p in range(100)})
+    batches = len(world.log.batches)
+    assert world.send(ev.DeleteGroup, "g")[0].error is NONE
+    sizes = [len(batch) for batch in world.log.batches[batches:]]
+    assert len(sizes) > 1 and max(sizes) < 300 << 10
+    world.start()
+    assert not world.shard.groups and world.shard.offsets.count == 0
+
+
 def test_a_deleted_topic_takes_its_offsets_along(world):
     world.commit({("t", 0): 1, ("u", 0): 2, ("v", 0): 3}, ids={"u": ID})
     world.send(ev.ForgetTopics, [("t", ID), ("u", OTHER_ID)])
@@ -220,12 +231,12 @@ def test_offsets_do_not_expire_while_a_group_rebalances(world):
     assert world.state() == "PreparingRebalance"
     before = world.offsets()
     assert ("t", 0) in before
-    assert list(world.shard.expire_offsets(world.now)) == []
+    assert world.shard.expire_offsets(world.now).records == []
     world.wall_offset += 30 * DAY
-    assert list(world.shard.expire_offsets(world.now)) == []
+    assert world.shard.expire_offsets(world.now).records == []
     world.join(b, session_timeout_ms=1_800_000)
     assert world.state() == "CompletingRebalance"
-    assert list(world.shard.expire_offsets(world.now)) == []
+    assert world.shard.expire_offsets(world.now).records == []
     assert world.offsets() == before
 
 
@@ -259,7 +270,7 @@ def test_a_client_may_name_its_own_retention(world):
 
 def test_many_expired_offsets_go_in_several_batches(world):
     for n in range(30):
-        world.commit({("t", p): 1 for p in range(100)}, group=f"g{n}")
+        world.commit({("t" * 100, p): 1 for p in range(100)}, group=f"g{n}")
     batches = len(world.log.batches)
     pass_days(world, 7.1)
     assert not world.shard.groups and world.shard.offsets.count == 0

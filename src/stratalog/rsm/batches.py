@@ -6,8 +6,8 @@ Pure functions, any thread.  The walk is written for loading: uncompressed batch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from stratalog.base.types import Millis
 from stratalog.records import batch as v2
@@ -19,7 +19,10 @@ from stratalog.rsm.shard import Logged, Record
 if TYPE_CHECKING:
     from stratalog.rsm.shard import Shard
 
-__all__ = ["ABORT", "COMMIT", "build", "replay_into"]
+__all__ = ["ABORT", "COMMIT", "build", "chunks", "replay_into"]
+
+CHUNK_BYTES: Final = 256 << 10
+"""Keys and values of one batch of many: a quarter of the smallest usual `max.message.bytes`."""
 
 
 def build(records: Sequence[Record], timestamp_ms: Millis) -> bytearray:
@@ -30,6 +33,18 @@ def build(records: Sequence[Record], timestamp_ms: Millis) -> bytearray:
     for key, value in records:
         append(timestamp_ms, key, value)
     return builder.build()
+
+
+def chunks(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    """The records in runs that each fit a batch."""
+    first = size = 0
+    for index, (key, value) in enumerate(records):
+        length = len(key) + len(value or b"") + 16
+        if size and size + length > CHUNK_BYTES:
+            yield records[first:index]
+            first, size = index, 0
+        size += length
+    yield records[first:]
 
 
 def replay_into(shard: Shard, data: bytes, from_offset: int) -> tuple[int, int]:

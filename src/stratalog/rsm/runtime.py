@@ -240,8 +240,16 @@ class Runtime:
 
     def _append(self, result: Result, now: Now) -> None:
         records = result.records
+        last = -1
         try:
-            base = self.log.append(batches.build(records, now.wall_ms), now)
+            for chunk in [records] if result.is_atomic else batches.chunks(records):
+                base = self.log.append(batches.build(chunk, now.wall_ms), now)
+                self.batches_written += 1
+                last = base + len(chunk) - 1
+                if result.is_replayed:
+                    replay = self.shard.replay
+                    for index, (key, value) in enumerate(chunk):
+                        replay(Logged(base + index, key, value))
         except ApiError as error:
             if result.after is not None:
                 self._take(self.shard.resume(result.after, error.code, now), now)
@@ -251,12 +259,6 @@ class Runtime:
                 self._take(self.shard.resume(result.after, ErrorCode.KAFKA_STORAGE_ERROR, now), now)
             self.fail(error, now)
             return
-        self.batches_written += 1
-        if result.is_replayed:
-            replay = self.shard.replay
-            for index, (key, value) in enumerate(records):
-                replay(Logged(base + index, key, value))
-        last = base + len(records) - 1
         if last < self.log.high_watermark and not self._pending:
             if result.after is not None:
                 self._take(self.shard.resume(result.after, None, now), now)

@@ -53,13 +53,15 @@ class Result:
     """What one event led to."""
 
     records: list[Record] = field(default_factory=list)
-    """Appended as one batch, all or none."""
+    """Appended as one batch, all or none, while `is_atomic`."""
     replies: list[tuple[Ticket, Any]] = field(default_factory=list)
     """Sent at once, or when `depends_on` is committed."""
     after: Any = None
     """Given back through `Shard.resume` when the records are committed or have failed."""
     depends_on: int = -1
     """The offset of the newest record that the replies tell of; -1 for none."""
+    is_atomic: bool = True
+    """False for many records that need not come together (tombstones): they go in as many batches as it takes."""
     is_replayed: bool = True
     """False where the handler holds the records' content as soft state already (a classic group's members)."""
 

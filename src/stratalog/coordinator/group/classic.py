@@ -127,11 +127,6 @@ class ClassicGroup:
         self.state_ms = wall_ms
 
     @property
-    def is_simple(self) -> bool:
-        """Only a name for committed offsets: nobody has ever joined."""
-        return self.protocol_type is None and self.state is EMPTY and not self.pending
-
-    @property
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type == CONSUMER
 

@@ -14,8 +14,6 @@ configuration key of Kafka's either."""
 PENDING_MEMBERS_MAX: Final = 10_000
 """Member ids handed out and not yet used, for one group.  A client takes milliseconds to come back with its id; more
 than this is a loop gone wild, and each costs memory for a session timeout."""
-RECORDS_PER_CLEANUP_BATCH: Final = 1_000
-"""Tombstones written together: about 100 KB, far below any message.max.bytes."""
 
 
 @dataclass(frozen=True, slots=True)

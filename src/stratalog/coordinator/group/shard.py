@@ -1,8 +1,8 @@
 """The groups and offsets of one partition of `__consumer_offsets`, as a state machine.
 
 `handle(event, now) -> Result`, `deadline()`, `tick(now)`, `replay(record)`: see `rsm.shard` for what they promise.
-Loop thread only.  Two files are used from here: `classic` knows what a group is, `offsets` what was committed; this one
-decides what happens when.
+Loop thread only.  Used from here: `classic` knows what a group is, `offsets` what was committed, `commits` decides
+about offsets; this file is the rebalance, whose steps lean on each other too much to be cut (hence its length).
 
 **What is in the log.**  Committed offsets are hard state: a commit makes a record, its replay changes the table.  Of a
 classic group the log has the last generation that got its assignment; its record is written when the leader hands the
@@ -26,14 +26,14 @@ from typing import Any, Final
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import Malformed
 from stratalog.base.ports import Rng
-from stratalog.base.types import ZERO_UUID, Millis
-from stratalog.coordinator.group import disk
+from stratalog.base.types import Millis
+from stratalog.coordinator.group import commits, disk
 from stratalog.coordinator.group import events as ev
 from stratalog.coordinator.group.classic import ClassicGroup, Member
+from stratalog.coordinator.group.commits import Answer
 from stratalog.coordinator.group.config import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     PENDING_MEMBERS_MAX,
-    RECORDS_PER_CLEANUP_BATCH,
     GroupConfig,
 )
 from stratalog.coordinator.group.offsets import Offsets
@@ -45,7 +45,7 @@ from stratalog.coordinator.group.states import (
     PREPARING,
     STABLE,
 )
-from stratalog.rsm.shard import Logged, Now, Record, Result, Ticket
+from stratalog.rsm.shard import Logged, Now, Result, Ticket
 from stratalog.rsm.timers import Timers
 
 NONE: Final = ErrorCode.NONE
@@ -84,15 +84,6 @@ WRITE_ERRORS: Final = {
 
 
 # --- continuations: what follows when a write is committed or has failed -------------------------------------------
-@dataclass(slots=True)
-class _Answer:
-    """A write that one client waits for."""
-
-    ticket: Ticket
-    event: ev.Event
-    reply: Any
-
-
 @dataclass(slots=True)
 class _Assigned:
     """The leader's assignments of a generation."""
@@ -161,7 +152,7 @@ class GroupShard:
         return self._handlers[type(event)](event, now)
 
     def resume(self, after: Any, error: ErrorCode | None, now: Now) -> Result:
-        if isinstance(after, _Answer):
+        if isinstance(after, Answer):
             if error is None:
                 return Result(replies=[(after.ticket, after.reply)])
             code = WRITE_ERRORS.get(error, error)
@@ -215,7 +206,7 @@ class GroupShard:
                 continue
             config = self._config()
             self.timers.set(_CLEANUP_KEY, Millis(now.monotonic_ms + max(config.retention_check_interval_ms, 1)))
-            yield from self.expire_offsets(now)
+            yield self.expire_offsets(now)
 
     # --- replay ---------------------------------------------------------------------------------------------------
 
@@ -807,149 +798,26 @@ class GroupShard:
 
     def _commit(self, event: ev.CommitOffsets, now: Now) -> Result:
         group = self.groups.get(event.group_id)
-        error = self._commit_error(group, event)
+        error = commits.commit_error(group, event)
         if error is not NONE:
             return Result(replies=[(event.ticket, ev.refusal(event, error))])
         if group is not None and group.state in (STABLE, PREPARING):
             self._heard_of(group, group.members[event.member_id], now)
-        config = self._config()
-        wall_ms = now.wall_ms
-        expire_ms = wall_ms + event.retention_ms if event.retention_ms >= 0 else -1
-        records: list[Record] = []
-        answers: list[list[ErrorCode]] = []
-        for topic in event.topics:
-            codes = []
-            for partition, offset, leader_epoch, metadata in topic.partitions:
-                if len(metadata) > config.offset_metadata_bytes_max:
-                    codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-                    continue
-                codes.append(NONE)
-                commit = ev.Commit(offset, leader_epoch, metadata, wall_ms, expire_ms, topic.topic_id)
-                records.append(disk.offset_record(event.group_id, topic.name, partition, commit))
-            answers.append(codes)
-        reply = ev.CommitReply(NONE, answers)
-        if not records:
-            return Result(replies=[(event.ticket, reply)])
-        return Result(records=records, after=_Answer(event.ticket, event, reply))
-
-    def _commit_error(self, group: ClassicGroup | None, event: ev.CommitOffsets) -> ErrorCode:
-        if group is None:
-            if event.generation < 0:
-                return NONE
-            return ErrorCode.GROUP_ID_NOT_FOUND if event.names_missing_groups else ErrorCode.ILLEGAL_GENERATION
-        if event.generation < 0 and group.state is EMPTY:
-            return NONE
-        if event.generation < 0 and event.member_id == "" and event.instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID  # someone outside the group, while it has members
-        error = group.validate(event.member_id, event.instance_id)
-        if error is not NONE:
-            return error
-        if event.generation != group.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is COMPLETING else NONE
+        return commits.commit(event, self._config(), now.wall_ms)
 
     def _fetch(self, event: ev.FetchOffsets, now: Now) -> Result:
-        """Committed offsets, as of now; the reply waits until what it tells of is committed."""
-        group_id = event.group_id
-        table = self.offsets.of(group_id)
-        unstable = self.offsets.open_partitions(group_id) if event.require_stable else ()
-        depends_on = self._gone_at
-        wanted: Iterable[tuple[str, Any, Iterable[int]]]
-        if event.topics is None:
-            by_topic: dict[str, list[int]] = {}
-            for name, partition in table:
-                by_topic.setdefault(name, []).append(partition)
-            wanted = [(name, ZERO_UUID, partitions) for name, partitions in by_topic.items()]
-        else:
-            wanted = event.topics
-        topics: list[tuple[str, Any, list[ev.FetchedOffset]]] = []
-        for name, topic_id, partitions in wanted:
-            found: list[ev.FetchedOffset] = []
-            for partition in partitions:
-                commit = table.get((name, partition))
-                if (name, partition) in unstable:
-                    found.append(ev.FetchedOffset(partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
-                elif commit is None or (
-                    # An offset of an earlier topic of this name says nothing about this one.
-                    topic_id != ZERO_UUID and commit.topic_id != ZERO_UUID and commit.topic_id != topic_id
-                ):
-                    found.append(ev.FetchedOffset(partition))
-                else:
-                    found.append(ev.FetchedOffset(partition, commit.offset, commit.leader_epoch, commit.metadata))
-                    if commit.record_offset > depends_on:
-                        depends_on = commit.record_offset
-            topics.append((name, topic_id, found))
-        return Result(replies=[(event.ticket, ev.FetchReply(NONE, topics))], depends_on=depends_on)
+        return commits.fetch(event, self.offsets, self._gone_at)
 
     def _delete_offsets(self, event: ev.DeleteOffsets, now: Now) -> Result:
-        group = self.groups.get(event.group_id)
-        if group is None:
-            error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group.state is not EMPTY and not group.uses_consumer_protocol:
-            error = ErrorCode.NON_EMPTY_GROUP
-        else:
-            error = NONE
-        if group is None or error is not NONE:
-            return Result(replies=[(event.ticket, ev.DeleteOffsetsReply(error))])
-        records: list[Record] = []
-        topics: list[tuple[str, list[tuple[int, ErrorCode]]]] = []
-        for name, partitions in event.topics:
-            if group.is_subscribed_to(name):
-                topics.append((name, [(p, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) for p in partitions]))
-                continue
-            topics.append((name, [(p, NONE) for p in partitions]))
-            records += [
-                disk.offset_tombstone(event.group_id, name, p)
-                for p in partitions
-                if self.offsets.has(event.group_id, name, p)
-            ]
-        reply = ev.DeleteOffsetsReply(NONE, topics)
-        if not records:
-            return Result(replies=[(event.ticket, reply)])
-        return Result(records=records, after=_Answer(event.ticket, event, reply))
+        return commits.delete_offsets(event, self.groups.get(event.group_id), self.offsets)
 
     def _forget_topics(self, event: ev.ForgetTopics, now: Now) -> Result:
-        ids = dict(event.topics)
-        records = [
-            disk.offset_tombstone(group_id, name, partition)
-            for group_id, name, partition, commit in self.offsets.all()
-            if name in ids and commit.topic_id in (ZERO_UUID, ids[name])
-        ]
-        if not records:
-            return Result(replies=[(event.ticket, None)])
-        return Result(records=records, after=_Answer(event.ticket, event, None))
+        return commits.forget_topics(event, self.offsets)
 
-    def expire_offsets(self, now: Now) -> Iterator[Result]:
-        """Tombstones for what has expired, and for groups of which nothing is left.  G01, GR-2: `_expiry_base` says
-        None for a group that lives."""
-        retention = self._config().offsets_retention_ms
-        wall_ms = now.wall_ms
-        result = Result()
-        for group_id, group in list(self.groups.items()):
-            base = _expiry_base(group)
-            if base is None:
-                continue
-            all_expired = not self.offsets.open_partitions(group_id)
-            for (name, partition), commit in self.offsets.of(group_id).items():
-                if commit.expire_ms >= 0:
-                    is_expired = wall_ms >= commit.expire_ms
-                else:
-                    is_expired = wall_ms - base(commit) >= retention
-                if (
-                    not is_expired
-                    or group.is_subscribed_to(name)
-                    or (name, partition) in self.offsets.open_partitions(group_id)
-                ):
-                    all_expired = False
-                    continue
-                result.records.append(disk.offset_tombstone(group_id, name, partition))
-            if all_expired and group.state is EMPTY and not group.pending:
-                result.records.append(disk.group_tombstone(group_id))
-            if len(result.records) >= RECORDS_PER_CLEANUP_BATCH:
-                yield result
-                result = Result()
-        if result.records:
-            yield result
+    def expire_offsets(self, now: Now) -> Result:
+        """What a look for expired offsets finds, now."""
+        records = commits.expired(self.groups, self.offsets, now.wall_ms, self._config().offsets_retention_ms)
+        return Result(records=records, is_atomic=False)
 
     # --- groups ---------------------------------------------------------------------------------------------------
 
@@ -979,28 +847,10 @@ class GroupShard:
         return Result(replies=[(event.ticket, reply)])
 
     def _delete_group(self, event: ev.DeleteGroup, now: Now) -> Result:
-        group = self.groups.get(event.group_id)
-        if group is None or group.state is not EMPTY:
-            error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else ErrorCode.NON_EMPTY_GROUP
-            return Result(replies=[(event.ticket, ev.DeleteGroupReply(error))])
-        records = [disk.offset_tombstone(event.group_id, name, p) for name, p in self.offsets.keys(event.group_id)]
-        records.append(disk.group_tombstone(event.group_id))
-        return Result(records=records, after=_Answer(event.ticket, event, ev.DeleteGroupReply()))
+        return commits.delete_group(event, self.groups.get(event.group_id), self.offsets)
 
     def list_groups(self) -> list[ev.ListedGroup]:
         return [
             ev.ListedGroup(group.group_id, group.protocol_type or "", group.state.value)
             for group in self.groups.values()
         ]
-
-
-def _expiry_base(group: ClassicGroup) -> Callable[[ev.Commit], int] | None:
-    """From when an offset's retention counts in this group; None while nothing may expire."""
-    if group.protocol_type is None:
-        return None if group.state is not EMPTY else (lambda commit: commit.commit_ms)
-    if group.state is EMPTY:
-        since = group.state_ms
-        return (lambda commit: since) if since >= 0 else (lambda commit: commit.commit_ms)
-    if group.state is STABLE and group.uses_consumer_protocol and group.subscribed is not None:
-        return lambda commit: commit.commit_ms
-    return None
