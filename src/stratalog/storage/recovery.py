@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from stratalog.base.failures import Malformed
+from stratalog.base.types import MAX_INT32, Uuid
 from stratalog.records import batch as batches
 from stratalog.records import control
 from stratalog.storage import checkpoints, layout, split
@@ -61,7 +62,7 @@ def load(
     if not disk.is_dir(directory):
         disk.mkdir(directory)
         log._dir_dirty = True
-    found_id = checkpoints.read_topic_id(disk, directory)
+    found_id = _read_topic_id(log)
     log.check_topic_id(found_id)
     names = _remove_temporary(log)
     names = _finish_swaps(log, names)
@@ -79,8 +80,19 @@ def load(
     _settle(log, end, log_start_offset, recovery_point, clean, now_ms, rebuilt, rows)
     if log.topic_id is not None and found_id is None:
         checkpoints.write_topic_id(disk, directory, log.topic_id)
+        log._snapshot_files.append(disk.open(f"{directory}/{layout.PARTITION_METADATA}"))  # synced by the first flush
     log.report.segments = len(log.segment_set)
     log.check_invariants()
+
+
+def _read_topic_id(log: Log) -> Uuid | None:
+    """The id that the directory states.  The file is not synced when it is made, so that a crash may leave anything in
+    it: what cannot be read counts as missing, and whoever knows the topic writes it again."""
+    try:
+        return checkpoints.read_topic_id(log.disk, log.directory)
+    except Malformed as error:
+        log.report.add("topic-id-unreadable", f"{log.directory}/{layout.PARTITION_METADATA}", str(error))
+        return None
 
 
 # --- passes 1 and 2 -------------------------------------------------------------------------------------------------
@@ -225,15 +237,18 @@ def _split_overflows(log: Log, now_ms: int) -> None:
     for segment, following in zip(segments, (*segments[1:], None), strict=False):
         if following is not None and segment.fits(following.base_offset):
             continue
-        if segment.size and not segment.fits(_last_offset(segment)):
+        limit = segment.base_offset + MAX_INT32
+        if _last_offset(segment) <= limit:
+            continue
+        if _last_offset(segment, verify=True) > limit:  # a torn tail may claim to hold any offset
             log.report.add("segment-split", segment.path, "its offsets outgrow what an index can hold")
             split.split(log, segment, now_ms)
 
 
-def _last_offset(segment: Segment) -> int:
-    """By the headers alone: indexes may be missing, or wrong for a segment that is too long for them."""
+def _last_offset(segment: Segment, *, verify: bool = False) -> int:
+    """By the batches alone: indexes may be missing, or wrong for a segment that is too long for them."""
     last = segment.base_offset - 1
-    for row in scan(segment.file, 0, segment.size, verify=False):
+    for row in scan(segment.file, 0, segment.size, verify=verify):
         last = row[3]
     return last
 

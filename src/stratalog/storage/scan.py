@@ -24,8 +24,9 @@ _START = struct.Struct(">qiibIhi")
 HEADER_SIZE = 61
 _LEGACY_LENGTH = (14, 22)
 _CHUNK = 1 << 20
-_CHUNK_HEADERS = 64 << 10
+_CHUNK_HEADERS = 16 << 10
 """Read at once when only headers are wanted: small batches come many at a time, large ones are stepped over."""
+_LARGE = 4 << 10
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
@@ -60,6 +61,7 @@ def scan(file: File, start: int, end: int, *, verify: bool, after_offset: int = 
     filled = file.pread_into(view[: min(len(buffer), end - origin)], origin)
     at = 0
     last_seen = after_offset
+    want = len(buffer)
     unpack = HEADER.unpack_from
     while True:
         position = origin + at
@@ -68,7 +70,7 @@ def scan(file: File, start: int, end: int, *, verify: bool, after_offset: int = 
             return
         if filled - at < HEADER_SIZE and origin + filled < end:
             origin, at = position, 0
-            filled = file.pread_into(view[: min(len(buffer), left)], origin)
+            filled = file.pread_into(view[: min(want, left)], origin)
         if filled - at < 17:
             return
         magic = buffer[at + 16]
@@ -122,8 +124,9 @@ def scan(file: File, start: int, end: int, *, verify: bool, after_offset: int = 
         at += size
         if at >= filled:
             origin, at, filled = origin + at, 0, 0
+            want = HEADER_SIZE if size > _LARGE and not verify else len(buffer)
             if origin < end:
-                filled = file.pread_into(view[: min(len(buffer), end - origin)], origin)
+                filled = file.pread_into(view[: min(want, end - origin)], origin)
 
 
 def why_invalid(file: File, position: int, end: int, after_offset: int) -> str:

@@ -150,6 +150,19 @@ class Segment:
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self.file.mtime_ms()
 
+    @property
+    def modified_ms(self) -> int:
+        """When its file was last written."""
+        return self.file.mtime_ms()
+
+    @property
+    def index_bytes(self) -> int:
+        return self.offset_index.entries * self.offset_index.file.entry_size
+
+    @property
+    def time_index_bytes(self) -> int:
+        return self.time_index.entries * self.time_index.file.entry_size
+
     def fits(self, offset: int) -> bool:
         return 0 <= offset - self.base_offset <= MAX_INT32
 
