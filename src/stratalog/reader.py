@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from stratalog.base.failures import Malformed
-from stratalog.base.types import MAX_INT64
+from stratalog.base.limits import BATCH_DECOMPRESSED_BYTES_MAX
+from stratalog.base.types import MAX_INT32, MAX_INT64
 from stratalog.records import arrow
 from stratalog.records.batch import read_header
 from stratalog.records.control import marker_of
@@ -25,6 +26,7 @@ from stratalog.records.errors import CorruptBatch
 from stratalog.records.kernels import (
     ATTRIBUTES,
     BASE_OFFSET,
+    BATCH_HEADER,
     BATCH_TRUNCATED,
     CODEC_MASK,
     CONTROL,
@@ -33,6 +35,7 @@ from stratalog.records.kernels import (
     MAGIC,
     MAX_TIMESTAMP,
     OK,
+    POSITION,
     PRODUCER_ID,
     ROW,
     TABLE_FULL,
@@ -60,6 +63,8 @@ BATCH_BYTES: Final = 4 << 20
 """Bytes of the log in one record batch: large enough for columns, small enough for the processor's cache."""
 KERNELS_FROM_BYTES: Final = 4 << 20
 """A log smaller than that is read by the plain twin rather than wait for Numba to be imported."""
+BATCH_BYTES_MAX: Final = BATCH_DECOMPRESSED_BYTES_MAX
+"""A single batch for which the buffer grows: no more than one may unfold to."""
 SMALLEST_BATCH: Final = 61
 MIN_INT64: Final = -(2**63)
 
@@ -425,12 +430,15 @@ class _Walk:
         position = _start_position(self._disk, segment, self._next, self._early)
         table = self._table
         failures = 0
+        before = segment.base - 1
         while self._next < self._stop:
             got = file.pread_into(self._buffer, position)
             data = memoryview(self._buffer)[:got]
             code = self._twin.scan_batches(data, table, verify=self._verify)
+            code = _in_order(table, code, segment.base, before)
             if table.count:
                 failures = 0
+                before = table.rows[(table.count - 1) * ROW + LAST_OFFSET]
                 last = table.rows[(table.count - 1) * ROW + LAST_OFFSET]
                 if last >= self._next:
                     yield _Piece(segment.path, data[: table.end], table, self._next, self._stop, [])
@@ -444,7 +452,7 @@ class _Walk:
                 return
             # Nothing whole at the position: a batch larger than the buffer, a tail, or damage.
             needed = _declared_size(data[table.end :] if table.count == 0 else data[:0])
-            if code == BATCH_TRUNCATED and len(self._buffer) < needed <= file.size() - position:
+            if code == BATCH_TRUNCATED and len(self._buffer) < needed <= min(file.size() - position, BATCH_BYTES_MAX):
                 self._buffer = bytearray(needed)
                 continue
             if self._is_tail(segment, file, position):
@@ -563,6 +571,18 @@ class _Transactions:
                         offsets.append(base)
                         committed.append(marker.committed)
         return last
+
+
+def _in_order(table: BatchTable, code: int, base: int, before: int) -> int:
+    """Cut the table before the first batch whose offset cannot be there: base offsets are in no checksum."""
+    firsts, lasts = table.column(BASE_OFFSET), table.column(LAST_OFFSET)
+    for index, first in enumerate(firsts):
+        if first <= before or lasts[index] - base > MAX_INT32:
+            table.count = index
+            table.end = table.rows[index * ROW + POSITION]
+            return BATCH_HEADER
+        before = lasts[index]
+    return code
 
 
 # --- the sparse indexes, as hints ------------------------------------------------------------------------------------
