@@ -11,6 +11,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stratalog.base.types import ZERO_UUID
 from stratalog.coordinator.group import events as ev
 from stratalog.coordinator.group.shard import GroupShard
 from stratalog.rsm.runtime import State
@@ -38,6 +39,9 @@ class Client:
         self.heard_ms = 0
         self.is_alive = True
         self.hangs = False
+        self.positions: dict[int, int] = {}
+        self.acknowledgements: list[tuple[dict[tuple[str, int], int], list]] = []
+        """Commits, each with the box of its reply."""
         self.promises: list[tuple[int, str, str, bytes]] = []
         """(generation, member, instance, assignment) of every sync that was answered."""
         self.joined: list[tuple[int, int, str, tuple[str, ...]]] = []
@@ -112,10 +116,26 @@ class Client:
         if reply.error.name == "NONE":
             self.assignment = reply.assignment
             self.promises.append((self.generation, self.member_id, self.instance_id or "", reply.assignment))
+            self.box = self._fetch_offsets()
+            self.state = "fetching"
+            self._fetching()
+        else:
+            self._failed(reply.error.name)
+
+    def _fetch_offsets(self) -> list:
+        wanted = [("t", ZERO_UUID, list(range(PARTITIONS)))]
+        return self.world.send(ev.FetchOffsets, "g", wanted, require_stable=True)
+
+    def _fetching(self) -> None:
+        if not self.box:
+            return
+        reply = self.box[0]
+        if reply.error.name == "NONE":
+            self.positions = {found.partition: found.offset for found in reply.topics[0][2]}
             self.state = "run"
             self.heard_ms = self.world.ms
         else:
-            self._failed(reply.error.name)
+            self.box = self._fetch_offsets()
 
     def partitions(self) -> list[int]:
         assert self.assignment is not None
@@ -125,12 +145,24 @@ class Client:
         if self.world.ms - self.heard_ms < HEARTBEAT_MS:
             return
         self.heard_ms = self.world.ms
+        self._commit()
         name = self.world.heartbeat(self.member_id, self.generation, self.instance_id)
         if name == "REBALANCE_IN_PROGRESS":
             self.state = "join"
             self._join()
         elif name not in ("NONE", *RETRY):
             self._failed(name)
+
+    def _commit(self) -> None:
+        """Read one record of each partition it owns, and say so."""
+        for partition in self.partitions():
+            self.positions[partition] += 1
+        offsets = {("t", partition): self.positions[partition] for partition in self.partitions()}
+        if offsets:
+            box = self.world.commit(
+                offsets, member_id=self.member_id, generation=self.generation, instance_id=self.instance_id
+            )
+            self.acknowledgements.append((offsets, box))
 
     def _failed(self, name: str) -> None:
         self.assignment = None
@@ -149,6 +181,8 @@ class Simulation:
         self.world = world
         self.clients: list[Client] = []
         self.instances: dict[str, Client] = {}
+        self.committed: dict[tuple[str, int], int] = {}
+        """The highest offset that a client was told is committed."""
 
     def alive(self) -> list[Client]:
         return [client for client in self.clients if client.is_alive]
@@ -221,6 +255,16 @@ class Simulation:
                     made_in, leader, _ = assignment.decode().split(":")
                     assert int(made_in) == generation, "an assignment of another generation"
                     assert assigned_by.setdefault(generation, leader) == leader, "two leaders assigned"
+        for client in self.clients:
+            for offsets, box in client.acknowledgements:
+                if box and box[0].partitions and all(code.name == "NONE" for code in box[0].partitions[0]):
+                    for key, offset in offsets.items():
+                        self.committed[key] = max(offset, self.committed.get(key, -1))
+            client.acknowledgements = [(offsets, box) for offsets, box in client.acknowledgements if not box]
+        if self.world.runtime.state is State.ACTIVE and self.world.log.commits:
+            now = self.world.offsets()
+            for key, offset in self.committed.items():
+                assert now[key] >= offset, f"{key} went back from {offset} to {now[key]} (GR-1)"
         group = self.world.shard.groups.get("g")
         if group is not None:
             assert (group.leader is None) == (not group.members)
