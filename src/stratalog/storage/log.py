@@ -742,7 +742,7 @@ class Log:
         if offset <= self.recovery_point:
             return None
         files: list[File] = []
-        for segment in self.segment_set.from_offset(self.recovery_point):
+        for segment in self._unsynced_segments():
             if segment.base_offset < offset:
                 files.extend(segment.sync_files())
         files.extend(self._snapshot_files)
@@ -761,12 +761,17 @@ class Log:
 
         return FlushPlan(offset, run, self._generation)
 
+    def _unsynced_segments(self) -> tuple[Segment, ...]:
+        """Those with something behind the recovery point, and the one that ends there: it may have been closed since,
+        which wrote the last entries of its indexes."""
+        return self.segment_set.from_offset(max(self.recovery_point - 1, 0))
+
     def complete_flush(self, plan: FlushPlan) -> None:
         """The plan has run without an error: the recovery point follows, unless the log was truncated meanwhile."""
         if plan.generation != self._generation or plan.offset <= self.recovery_point:
             return
         assert plan.offset <= self._log_end.offset
-        for segment in self.segment_set.from_offset(self.recovery_point):
+        for segment in self._unsynced_segments():
             if segment is not self._active and segment.base_offset < plan.offset:
                 segment.offset_index.file.let_go()
                 segment.time_index.file.let_go()

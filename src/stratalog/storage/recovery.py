@@ -245,11 +245,23 @@ def _split_overflows(log: Log, now_ms: int) -> None:
             split.split(log, segment, now_ms)
 
 
-def _last_offset(segment: Segment, *, verify: bool = False) -> int:
-    """By the batches alone: indexes may be missing, or wrong for a segment that is too long for them."""
+def _last_offset(segment: Segment) -> int:
+    """By the headers behind the last index entry that makes sense, or all of them: indexes may be missing, or wrong
+    for a segment that is too long for them."""
+    start = 0
+    if segment.disk.exists(segment.offset_index.file.path):
+        try:
+            entries = segment.offset_index.valid_entries(segment.size, 1 << 63)
+            if entries:
+                start = segment.offset_index.entry(entries - 1)[1]
+        except CorruptIndex:
+            segment.offset_index.file.drop()
     last = segment.base_offset - 1
-    for row in scan(segment.file, 0, segment.size, verify=verify):
+    for row in scan(segment.file, start, segment.size, verify=False):
         last = row[3]
+    if last < segment.base_offset and start:
+        for row in scan(segment.file, 0, segment.size, verify=False):
+            last = row[3]
     return last
 
 
@@ -261,7 +273,10 @@ def _recover(
     segments = log.segment_set.all
     if not segments:
         return {}
-    unflushed = {segment.base_offset for segment in log.segment_set.from_offset(recovery_point)} if not clean else set()
+    # The segment that ends where the flushed data end may have been closed after that flush: its last index entries
+    # are looked at as well.
+    unsure = () if clean else log.segment_set.from_offset(max(recovery_point - 1, 0))
+    unflushed = {segment.base_offset for segment in unsure}
     work = [segment for segment in segments if segment.base_offset in unflushed or segment.base_offset in broken]
     total = sum(segment.size for segment in work)
     done = 0
@@ -270,7 +285,7 @@ def _recover(
         size = segment.size
         keep = segment.base_offset not in broken and segment.base_offset < recovery_point
         flushed = recovery_point if not clean else 1 << 63
-        from_offset, cut = _recover_segment(log, segment, keep, flushed, segment is segments[-1])
+        from_offset, last, cut = _recover_segment(log, segment, keep, flushed, segment is segments[-1])
         rebuilt[segment.base_offset] = from_offset
         log.report.segments_recovered += 1
         log.report.bytes_recovered += size
@@ -279,8 +294,15 @@ def _recover(
             progress(done, total)
         if segment is not segments[-1]:
             segment.become_inactive()
+        later = [other for other in segments if other.base_offset > segment.base_offset]
+        if not cut and later and segment.base_offset in unflushed and not log.config.compact:
+            # A tail that is lost at a batch's end leaves no torn batch to see, only a hole before the next segment.
+            # Where nothing is compacted there are no holes.
+            cut = max(last + 1, recovery_point) < later[0].base_offset
+            if cut:
+                text = f"its batches behind offset {last} are lost, up to {later[0].base_offset}"
+                log.report.add("tail-lost", segment.path, text, segment.size)
         if cut:
-            later = [other for other in segments if other.base_offset > segment.base_offset]
             _drop_later(log, later)
             break
     return rebuilt
@@ -301,10 +323,10 @@ def _drop_later(log: Log, later: list[Segment]) -> None:
         segment.drop()
 
 
-def _recover_segment(log: Log, segment: Segment, keep: bool, flushed: int, is_last: bool) -> tuple[int, bool]:
+def _recover_segment(log: Log, segment: Segment, keep: bool, flushed: int, is_last: bool) -> tuple[int, int, bool]:
     """Check a segment's batches and rebuild its indexes from where they are not known to be right.
 
-    Returns the first offset that was checked and whether the log was cut here.
+    Returns the first offset that was checked, the last one that is there, and whether the log was cut here.
     """
     file = segment.file
     end = file.size()
@@ -361,9 +383,9 @@ def _recover_segment(log: Log, segment: Segment, keep: bool, flushed: int, is_la
         log.report.bytes_truncated += end - position
         file.truncate(position)
         segment.size = position
-        return (first_checked if first_checked >= 0 else max(last + 1, segment.base_offset)), True
+        return (first_checked if first_checked >= 0 else max(last + 1, segment.base_offset)), last, True
     segment.size = end
-    return (first_checked if first_checked >= 0 else segment.base_offset), False
+    return (first_checked if first_checked >= 0 else segment.base_offset), last, False
 
 
 def _trusted_prefix(segment: Segment, flushed: int, end: int) -> tuple[int, int, int]:
