@@ -8,6 +8,7 @@ log is slow to commit; the coordinator fails over.  Replays from a Hypothesis ex
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -310,6 +311,22 @@ def test_whatever_happens_the_group_comes_to_rest(make_world_class, actions):
         simulation.act(kind, choice)
         simulation.run(pause)
     simulation.settle()
+
+
+def test_the_simulation_notices_an_offset_that_goes_back(make_world):
+    """The other canary: a log that lost what it had said was committed."""
+    world = make_world()
+    simulation = Simulation(world)
+    simulation.act("dynamic", 0)
+    simulation.run(20_000)
+    kept = world.log.log_end_offset
+    simulation.run(10_000)
+    assert simulation.committed
+    world.runtime.resign(world.now)
+    world.log.truncate_to(kept)
+    world.start()
+    with pytest.raises(AssertionError, match="went back"):
+        simulation.check()
 
 
 def progress_beside_a_hanging_leader(world) -> int:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from stratalog.base.types import Millis
 from stratalog.coordinator.group.coordinator import TOPIC, GroupCoordinator
+from stratalog.coordinator.group.states import GroupState
+from stratalog.node.metrics import Sample, escape
 from stratalog.replication.partition import Partition
 from stratalog.rsm.shard import LogPort, Now
 from stratalog.storage.values import Isolation, Origin
@@ -113,6 +115,24 @@ def failed(node: Node, partition: Partition, error: OSError) -> None:
     """What was staged for the partition is not in its log."""
     if partition.topic == TOPIC and node.groups is not None:
         node.groups.fail(partition.index, error)
+
+
+def gauges(node: Node) -> list[Sample]:
+    """Lag by group, groups by state, offsets, rebalances; from any thread."""
+    groups: GroupCoordinator = node.groups
+    rows: list[Sample] = [
+        ("stratalog_group_lag", f'{{group="{escape(group)}"}}', records) for group, records in lag(node).items()
+    ]
+    counts = groups.counts()
+    rows += [("stratalog_groups", f'{{state="{state.value}"}}', counts[state.value]) for state in GroupState]
+    rows += [
+        ("stratalog_group_offsets", "", counts["offsets"]),
+        ("stratalog_group_rebalances_total", "", counts["rebalances"]),
+        ("stratalog_group_partitions_loading", "", counts["loading"]),
+        ("stratalog_group_records_ignored", "", counts["records_ignored"]),
+        ("stratalog_group_records_malformed", "", counts["records_malformed"]),
+    ]
+    return rows
 
 
 def lag(node: Node) -> dict[str, int]:

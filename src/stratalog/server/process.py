@@ -307,9 +307,7 @@ class Broker:
         rows.append(("stratalog_cold_reads_total", "", self.loop.cold_reads))
         rows.append(("stratalog_receive_buffer_bytes", "", self.loop.buffers.in_use))
         rows.append(("stratalog_pool_outstanding", "", self._pool.outstanding))
-        rows += [
-            ("stratalog_group_lag", f'{{group="{group}"}}', lag) for group, lag in groups.lag(self.node).items()
-        ]
+        rows += groups.gauges(self.node)
         return rows
 
 

@@ -138,7 +138,7 @@ class GroupCoordinator:
             if at is not None and at <= now.monotonic_ms:
                 runtime.tick(now)
 
-    # --- what metrics and tools ask -------------------------------------------------------------------------------
+    # --- what metrics and tools ask; from any thread --------------------------------------------------------------
 
     def committed(self) -> Iterator[tuple[str, str, int, int]]:
         """(group, topic, partition, offset) of every committed offset led here."""
@@ -160,13 +160,13 @@ class GroupCoordinator:
         """Gauges: groups by state, offsets, rebalances, and records of the log that were left alone."""
         counts = {state.value: 0 for state in GroupState}
         counts |= {"offsets": 0, "rebalances": 0, "records_ignored": 0, "records_malformed": 0, "loading": 0}
-        for runtime in self.runtimes.values():
+        for runtime in list(self.runtimes.values()):
             if runtime.state is State.LOADING:
                 counts["loading"] += 1
             if runtime.state is not State.ACTIVE:
                 continue
             shard = _shard(runtime)
-            for group in shard.groups.values():
+            for group in list(shard.groups.values()):
                 counts[group.state.value] += 1
             counts["offsets"] += shard.offsets.count
             counts["rebalances"] += shard.rebalances
@@ -178,7 +178,7 @@ class GroupCoordinator:
         return Now(self.clock.now_ms(), self.clock.monotonic_ms())
 
     def _active(self) -> Iterable[Runtime]:
-        return [runtime for runtime in self.runtimes.values() if runtime.state is State.ACTIVE]
+        return [runtime for runtime in list(self.runtimes.values()) if runtime.state is State.ACTIVE]
 
 
 def _shard(runtime: Runtime) -> GroupShard:

@@ -34,8 +34,9 @@ class Offsets:
         return self._by_group.get(group_id, _NOTHING)
 
     def all(self) -> Iterator[tuple[str, str, int, Commit]]:
-        for group_id, table in self._by_group.items():
-            for (topic, partition), commit in table.items():
+        """Copies as it goes, so that metrics may read from their own thread."""
+        for group_id, table in list(self._by_group.items()):
+            for (topic, partition), commit in list(table.items()):
                 yield group_id, topic, partition, commit
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
