@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from test_config_decisions import incremental, quota
 from test_topic_decisions import create, delete, grow, topic
 
+from stratalog.base.errors import ErrorCode
+from stratalog.base.failures import ApiError
 from stratalog.controller.controller import Result
 from stratalog.metadata import serde
 from stratalog.metadata.image import MetadataImage, ResourceType
@@ -67,6 +69,24 @@ def test_a_handler_that_fails_leaves_nothing_behind():
         world.runtime.submit(lambda c: Result([RemoveTopicRecord(topic_id=c.random_uuid())], None), None, 0)
     assert world.log.end_offset == before
     assert world.controller.image is world.image
+
+
+def test_a_full_disk_refuses_the_change_and_changes_nothing():
+    """DESIGN, failures: a full disk refuses writes and keeps serving reads."""
+    world = World()
+    append = world.log.append
+
+    def full(values, now):
+        raise OSError(28, "No space left on device", "x")
+
+    world.log.append = full
+    with pytest.raises(ApiError) as error:
+        world.runtime.submit(lambda _: Result([config("1")], None), None, 0)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.controller.image is world.image
+    world.log.append = append
+    world.submit(lambda _: Result([config("2")], None))
+    assert world.image == world.replayed()
 
 
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "c"])

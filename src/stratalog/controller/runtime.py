@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from stratalog.base.errors import ErrorCode
+from stratalog.base.failures import ApiError
 from stratalog.base.types import Millis
 from stratalog.controller.controller import Controller, Result
 from stratalog.metadata import serde
@@ -66,10 +68,15 @@ class Runtime:
 
     def submit(self, handle: Callable[[Controller], Result[T]], reply: Callable[[T], None] | None, now: Millis) -> None:
         """Run a handler; `reply(response)` is called once its records, and all before them, are committed: perhaps
-        at once, inside this call, when nothing is pending.  An `ApiError` of the handler passes through."""
+        at once, inside this call, when nothing is pending.  An `ApiError` of the handler passes through; a log that
+        takes no records (a full disk) is one too, KAFKA_STORAGE_ERROR, and nothing has changed then."""
         result = handle(self.controller)
         if result.records:
-            delta = self._append(result.records, now)
+            try:
+                delta = self._append(result.records, now)
+            except OSError as error:
+                text = f"the metadata log cannot be written: {error.strerror}"
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
             self._waiting.append((delta.image.offset, delta, reply, result.response))
             if not self._log.commits_by_itself:
                 self._log.commit()
