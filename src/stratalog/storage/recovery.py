@@ -245,11 +245,11 @@ def _split_overflows(log: Log, now_ms: int) -> None:
             split.split(log, segment, now_ms)
 
 
-def _last_offset(segment: Segment) -> int:
+def _last_offset(segment: Segment, *, verify: bool = False) -> int:
     """By the headers behind the last index entry that makes sense, or all of them: indexes may be missing, or wrong
-    for a segment that is too long for them."""
+    for a segment that is too long for them.  With `verify`, by sound batches alone, from the start on."""
     start = 0
-    if segment.disk.exists(segment.offset_index.file.path):
+    if not verify and segment.disk.exists(segment.offset_index.file.path):
         try:
             entries = segment.offset_index.valid_entries(segment.size, 1 << 63)
             if entries:
@@ -257,7 +257,7 @@ def _last_offset(segment: Segment) -> int:
         except CorruptIndex:
             segment.offset_index.file.drop()
     last = segment.base_offset - 1
-    for row in scan(segment.file, start, segment.size, verify=False):
+    for row in scan(segment.file, start, segment.size, verify=verify):
         last = row[3]
     if last < segment.base_offset and start:
         for row in scan(segment.file, 0, segment.size, verify=False):
