@@ -367,3 +367,54 @@ def test_snapshots_are_taken_while_the_broker_serves(tmp_path):
         image = broker.metadata.image
     with start(tmp_path) as broker:
         assert broker.metadata.image.topics == image.topics
+
+
+def test_an_injected_refusal_reaches_every_part_of_a_request(tmp_path):
+    """`testing.broker().refuse(...)` on the keys whose answer has an error for each part only."""
+    with start(tmp_path) as broker, Connection("127.0.0.1", broker.port) as connection:
+        make(connection, "t")
+        busy = ErrorCode.KAFKA_STORAGE_ERROR
+        entry = EntryData(entity=[EntityData(entity_type="user", entity_name="u")], ops=[])
+        resource = k44.AlterConfigsResource(resource_type=2, resource_name="t", configs=[])
+        requests = {
+            3: (MetadataRequest(topics=[MetadataRequestTopic(name="t")]), "topics"),
+            19: (CreateTopicsRequest(topics=[CreatableTopic(name="x")]), "topics"),
+            20: (DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]), "responses"),
+            32: (
+                k32.DescribeConfigsRequest(
+                    resources=[k32.DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)]
+                ),
+                "results",
+            ),
+            37: (
+                CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=9, assignments=None)]),
+                "results",
+            ),
+            44: (k44.IncrementalAlterConfigsRequest(resources=[resource]), "responses"),
+            49: (AlterClientQuotasRequest(entries=[entry]), "entries"),
+        }
+        for key, (request, part) in requests.items():
+            broker.run_on_loop(lambda key=key: broker.node.refusals.__setitem__(key, [busy]))
+            assert [row.error_code for row in getattr(connection.call(request), part)] == [busy], key
+        assert list(broker.metadata.image.topics_by_name) == ["t"]
+
+
+def test_a_full_disk_refuses_administration_and_goes_on_telling(tmp_path):
+    """DESIGN, failures: a full disk refuses writes and keeps serving reads."""
+    with start(tmp_path) as broker, Connection("127.0.0.1", broker.port) as connection:
+        make(connection, "before")
+        quorum = broker.metadata.quorum
+        append = quorum.append
+
+        def full(values, now):
+            raise OSError(28, "No space left on device", "x")
+
+        quorum.append = full
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="x", num_partitions=1, replication_factor=1)])
+        (topic,) = connection.call(request).topics
+        assert topic.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="before"), MetadataRequestTopic(name="auto")])
+        answered = connection.call(asked).topics
+        assert [topic.error_code for topic in answered] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+        quorum.append = append
+        make(connection, "x")

@@ -5,12 +5,15 @@ Loop only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from stratalog.base.errors import ErrorCode
+from stratalog.base.failures import ApiError
 from stratalog.base.types import MAX_INT32, Millis
 from stratalog.controller.controller import Controller, Result
 from stratalog.metadata.image import MetadataImage, PartitionImage
-from stratalog.node.request import Parked, Request
+from stratalog.node.request import Request
+from stratalog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from stratalog.node.node import Node
@@ -32,11 +35,37 @@ CLUSTER_OPERATIONS: Final = _bits(5, 7, 8, 9, 10, 11, 12)
 """Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
 
 
-def forward(node: Node, request: Request, now: Millis, handle: Callable[[Controller], Result[Any]]) -> Parked:
-    """Have the controller handle a request and answer it once that is committed."""
+M = TypeVar("M", bound=Message)
+Refuse = Callable[["Node", Request, ErrorCode], Any]
+"""A handler's `refuse`: the answer that gives every part of the request the same error."""
+
+
+def forward(
+    node: Node,
+    request: Request,
+    now: Millis,
+    handle: Callable[[Controller], Result[Any]],
+    refuse: Refuse | None = None,
+) -> Any:
+    """Have the controller handle a request and answer it once that is committed.  `refuse`, for answers without an
+    error of their own at the top, says no to the whole (the metadata log takes no records)."""
     parked = node.park(request)
-    node.controller.submit(handle, parked.reply, now)
+    try:
+        node.controller.submit(handle, parked.reply, now)
+    except ApiError as error:
+        if refuse is None:
+            raise
+        return refuse(node, request, error.code)
     return parked
+
+
+def body_of(request: Request, kind: type[M]) -> M:
+    """The request's body for a `refuse`, which may be called before it was decoded (`Node.refusals`)."""
+    if request.frame is not None:
+        request.body = kind.decode(request.frame[request.position :], request.version)
+        request.frame = None
+    body: M = request.body
+    return body
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:

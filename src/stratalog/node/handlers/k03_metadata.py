@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.base.errors import ErrorCode
+from stratalog.base.failures import ApiError
 from stratalog.base.types import ZERO_UUID, Millis, Uuid
 from stratalog.controller.controller import Controller, Result
 from stratalog.controller.topics import INTERNAL_TOPICS, internal_topic, why_bad_name
 from stratalog.metadata.image import MetadataImage, TopicImage
-from stratalog.node.admin import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, offline_replicas
+from stratalog.node.admin import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, body_of, offline_replicas
 from stratalog.node.request import Parked, Request
 from stratalog.protocol.k03_metadata import (
     MetadataRequest,
@@ -43,7 +44,7 @@ def handle(node: Node, request: Request, now: Millis) -> MetadataResponse | Park
     return respond(node, request, {})
 
 
-def _create(node: Node, request: Request, names: list[str], now: Millis) -> Parked:
+def _create(node: Node, request: Request, names: list[str], now: Millis) -> MetadataResponse | Parked:
     from stratalog.protocol.k19_create_topics import CreatableTopic, CreateTopicsRequest
 
     parked = node.park(request)
@@ -65,8 +66,21 @@ def _create(node: Node, request: Request, names: list[str], now: Millis) -> Park
         ]
         return controller.create_topics(CreateTopicsRequest(topics=topics), now)
 
-    node.controller.submit(create, created, now)
+    try:
+        node.controller.submit(create, created, now)
+    except ApiError as error:  # the metadata log takes no records: the rest can still be told
+        return respond(node, request, dict.fromkeys(names, int(error.code)))
     return parked
+
+
+def refuse(node: Node, request: Request, code: ErrorCode) -> MetadataResponse:
+    """The brokers, and every topic that was asked for with one error."""
+    body_of(request, MetadataRequest)
+    response = respond(node, request, {})
+    for topic in response.topics:
+        topic.error_code = int(code)
+        topic.partitions = []
+    return response
 
 
 def respond(node: Node, request: Request, refused: dict[str, int]) -> MetadataResponse:

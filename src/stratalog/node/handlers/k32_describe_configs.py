@@ -18,6 +18,7 @@ from stratalog.metadata.effective import Entry, Layers, Source, scaled, synonyms
 from stratalog.metadata.group_config import GROUP_KEYS
 from stratalog.metadata.image import MetadataImage, ResourceType
 from stratalog.metadata.topic_config import TOPIC_KEYS
+from stratalog.node.admin import body_of
 from stratalog.node.request import Request
 from stratalog.protocol.k32_describe_configs import (
     DescribeConfigsRequest,
@@ -54,6 +55,22 @@ def handle(node: Node, request: Request, now: Millis) -> DescribeConfigsResponse
                 configs=configs,
             )
         )
+    return DescribeConfigsResponse(results=results)
+
+
+def refuse(node: Node, request: Request, code: ErrorCode) -> DescribeConfigsResponse:
+    """Every resource answered with one error."""
+    body = body_of(request, DescribeConfigsRequest)
+    results = [
+        DescribeConfigsResult(
+            error_code=int(code),
+            error_message=code.text,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+        for resource in body.resources
+    ]
     return DescribeConfigsResponse(results=results)
 
 
