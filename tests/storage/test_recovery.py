@@ -298,12 +298,13 @@ def test_an_overflowed_segment_is_split(kit):
     offsets = [0, 5, 2**31 + 7, 2**31 + 8, 2**32 + 20]
     data = b"".join(bytes(make_batch([b"v%d" % o], base=o, leader=0)) for o in offsets)
     path_of(kit, 0, ".log").write_bytes(data)
-    again = kit.open()
+    compacted = CONFIG.__class__(cleanup_policy=("compact",), segment_index_bytes=4096)
+    again = kit.open(compacted)
     assert [o for o, _ in contents(again)] == offsets
     assert [segment.base_offset for segment in again.segments] == [0, 2**31 + 7, 2**32 + 20]
     assert "segment-split" in kinds(again)
     again.close()
-    assert [o for o, _ in contents(kit.open(had_clean_shutdown=True))] == offsets
+    assert [o for o, _ in contents(kit.open(compacted, had_clean_shutdown=True))] == offsets
     assert not names(kit, ".deleted", ".swap", ".cleaned")
 
 
