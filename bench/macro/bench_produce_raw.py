@@ -16,9 +16,9 @@ import statistics
 import struct
 from collections.abc import Callable
 
+from bench.macro import raw
 from crc32c import crc32c
 
-from bench.macro import raw
 from stratalog.protocol.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from stratalog.records.batch import BatchBuilder
 

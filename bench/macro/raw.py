@@ -1,9 +1,9 @@
-"""What the raw benches share: brokers side by side in processes of their own, a load generator that costs little, and the
-CPU that a broker's process used.
+"""What the raw benches share: brokers side by side in processes of their own, a load generator that costs little, and
+the CPU that a broker's process used.
 
-The generator keeps `depth` requests in flight on each connection and counts answers by their size, so one Python process
-keeps ahead of a broker.  It sends one request's bytes again and again; for idempotent producers the sequence and the CRC
-are patched per request.
+The generator keeps `depth` requests in flight on each connection and counts answers by their size, so one Python
+process keeps ahead of a broker.  It sends one request's bytes again and again; for idempotent producers the sequence
+and the CRC are patched per request.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.kafka_peer import free_port, kafka_home, start_broker, stop_broker
+
 from stratalog.protocol import headers
 from stratalog.protocol.apis import BY_NAME
 from stratalog.protocol.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from stratalog.protocol.k20_delete_topics import DeleteTopicsRequest
 from stratalog.protocol.k22_init_producer_id import InitProducerIdRequest
-from tools.kafka_peer import free_port, kafka_home, start_broker, stop_broker
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -101,14 +102,18 @@ def frame(name: str, version: int, body: Any, correlation_id: int = 1) -> bytes:
 
 
 def receive(sock: socket.socket) -> bytes:
-    """One answer without its size."""
-    data = b""
-    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-        more = sock.recv(1 << 20)
+    """One answer without its size; not a byte of the next one."""
+    return _exactly(sock, int.from_bytes(_exactly(sock, 4), "big"))
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    data = sock.recv(size)
+    while len(data) < size:
+        more = sock.recv(size - len(data))
         if not more:
             raise ConnectionError("the broker closed the connection")
         data += more
-    return data[4:]
+    return data
 
 
 def ask(port: int, name: str, version: int, body: Any) -> Any:
