@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from stratalog.storage.log import Log
 
 
+_CHUNK = 2048
+"""Headers read at once behind an index entry: a search by timestamp stops after a few."""
+
+
 def read(log: Log, offset: int, max_bytes: int, isolation: Isolation, min_one: bool) -> FetchData:
     """See `Log.read`."""
     if isolation == 0:
@@ -146,7 +150,7 @@ def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
         limit = end.position if segment.base_offset == end.segment_base else segment.size
         _, known = segment.time_index.lookup(timestamp)
         position = segment.lookup(max(known, start))
-        for row in scan(segment.file, position, limit, verify=False):
+        for row in scan(segment.file, position, limit, verify=False, chunk=_CHUNK):
             if row[7] < timestamp or row[3] < start:
                 continue
             found = _first_record(segment, row[0], row[1], row[4], timestamp, start)

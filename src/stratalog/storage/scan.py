@@ -51,11 +51,12 @@ class Scanned(NamedTuple):
 _Row = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
 
 
-def scan(file: File, start: int, end: int, *, verify: bool, after_offset: int = -1) -> Iterator[_Row]:
-    """The batches of [start, end), as tuples of the fields of `Scanned`.  `after_offset`: the last offset before."""
+def scan(file: File, start: int, end: int, *, verify: bool, after_offset: int = -1, chunk: int = 0) -> Iterator[_Row]:
+    """The batches of [start, end), as tuples of the fields of `Scanned`.  `after_offset`: the last offset before;
+    `chunk`: read at once, for who expects to stop soon."""
     if end - start < 17:
         return
-    buffer = bytearray(min(_CHUNK if verify else _CHUNK_HEADERS, max(end - start, HEADER_SIZE)))
+    buffer = bytearray(min(chunk or (_CHUNK if verify else _CHUNK_HEADERS), max(end - start, HEADER_SIZE)))
     view = memoryview(buffer)
     origin = start  # where in the file buffer[0] is
     filled = file.pread_into(view[: min(len(buffer), end - origin)], origin)
