@@ -14,6 +14,7 @@ import json
 import os
 import statistics
 import struct
+import time
 from collections.abc import Callable
 
 from bench.macro import raw
@@ -51,7 +52,7 @@ def batch(size: int, producer_id: int, epoch: int) -> bytes:
     value = 100 if size < 1024 else 1010
     count = max(1, (size - 61) // (value + 14))
     for _ in range(count):
-        builder.append(1_700_000_000_000, None, os.urandom(value))
+        builder.append(int(time.time() * 1000), None, os.urandom(value))
     return bytes(builder.build())
 
 
