@@ -1,5 +1,7 @@
 """`stratalog.open` on the directory of a running Apache Kafka: what its own consumers get (issue 4)."""
 
+import time
+
 import pytest
 
 import kafka_peer
@@ -36,6 +38,16 @@ def consumed(bootstrap, topic, isolation):
         found.append((message.offset(), message.timestamp()[1], message.key(), message.value(), headers))
     consumer.close()
     return found
+
+
+def consumed_once_there_are(count, bootstrap, topic):
+    """What is committed, when the broker has written the markers: the end of a transaction does not wait for them."""
+    deadline = time.monotonic() + 30
+    while True:
+        found = consumed(bootstrap, topic, "read_committed")
+        if len(found) >= count:
+            return found
+        assert time.monotonic() < deadline, f"{len(found)} records are committed, not {count}"
 
 
 def scanned(reader, **options):
@@ -86,7 +98,7 @@ def test_a_live_kafkas_directory_reads_as_its_consumers_do(tmp_path):
         produce(bootstrap, "orders", 10)
 
         reader = stratalog.open(tmp_path / "kafka" / "log", topic="orders")
-        committed = consumed(bootstrap, "orders", "read_committed")
+        committed = consumed_once_there_are(5 * 4000 + 3 * 20 + 2 * 20, bootstrap, "orders")
         everything = consumed(bootstrap, "orders", "read_uncommitted")
         assert len(everything) > len(committed) > 5000
         assert scanned(reader) == committed
@@ -97,6 +109,8 @@ def test_a_live_kafkas_directory_reads_as_its_consumers_do(tmp_path):
             assert scanned(reader, start=start) == [row for row in committed if row[0] >= start]
         early = committed[len(committed) // 2][1]
         assert scanned(reader, start_time=early) == [row for row in committed if row[1] >= early]
+        assert scanned(reader, start=committed[-1][0] + 1) == []
         three.abort_transaction(30)
-        assert scanned(reader) == consumed(bootstrap, "orders", "read_committed")
+        committed = consumed_once_there_are(len(committed) + 10, bootstrap, "orders")
+        assert scanned(reader) == committed
         assert reader.log_end_offset == everything[-1][0] + 2  # the marker
