@@ -8,6 +8,7 @@ of their business.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -199,7 +200,8 @@ def test_two_aiokafka_members_share_and_one_takes_over(broker):
 
 
 def test_members_of_different_clients_are_one_group(broker):
-    """kafka-python and librdkafka have the range strategy in common."""
+    """kafka-python and librdkafka have the range strategy in common.  Each polls in a thread of its own: a poll of
+    kafka-python that ends within a rebalance begins the join anew, and a leader that joins anew means one more."""
     produce(broker.bootstrap, "orders", 8)
     python = kafka.KafkaConsumer(
         bootstrap_servers=broker.bootstrap,
@@ -212,15 +214,28 @@ def test_members_of_different_clients_are_one_group(broker):
     librdkafka = rdkafka(broker.bootstrap, "g", **{"partition.assignment.strategy": "range"})
     librdkafka.subscribe(["orders"])
 
-    def poll() -> None:
-        python.poll(50)
-        librdkafka.poll(0.02)
+    shares: list[set[int]] = []
+    stop = threading.Event()
 
-    until(lambda: len(python.assignment()) == len(librdkafka.assignment()) == 2, poll)
-    partitions = {p.partition for p in python.assignment()} | {p.partition for p in librdkafka.assignment()}
-    assert partitions == set(range(PARTITIONS))
-    python.close()
-    librdkafka.close()
+    def poll_python() -> None:
+        while not stop.is_set():
+            python.poll(2_000)
+            shares.append({partition.partition for partition in python.assignment()})
+
+    thread = threading.Thread(target=poll_python)
+    thread.start()
+    try:
+
+        def everything() -> bool:
+            mine = {partition.partition for partition in librdkafka.assignment()}
+            return len(mine) == 2 and bool(shares) and mine | shares[-1] == set(range(PARTITIONS))
+
+        until(everything, lambda: librdkafka.poll(0.02))
+    finally:
+        stop.set()
+        thread.join()
+        python.close()
+        librdkafka.close()
 
 
 def test_a_consumer_goes_on_through_a_restart_of_the_broker(tmp_path):
@@ -243,3 +258,51 @@ def test_a_consumer_goes_on_through_a_restart_of_the_broker(tmp_path):
         consumer.close()
     finally:
         broker.stop()
+
+
+def test_a_full_disk_refuses_commits_and_serves_fetches(tmp_path):
+    """D20 for the coordinator: what was committed stays readable, and commits work again when there is room."""
+    import stratalog.testing
+
+    wanted = [confluent_kafka.TopicPartition("orders", 0)]
+
+    def offset(n: int) -> list:
+        return [confluent_kafka.TopicPartition("orders", 0, n)]
+
+    def commits(n: int) -> bool:
+        try:
+            consumer.commit(offsets=offset(n), asynchronous=False)
+        except confluent_kafka.KafkaException:
+            return False
+        return True
+
+    def committed() -> int | None:
+        try:
+            return consumer.committed(wanted, 5)[0].offset
+        except confluent_kafka.KafkaException:
+            return None  # for a moment, while the group's shard is loaded again
+
+    with stratalog.testing.broker(topics={"orders": 1}) as broker:
+        consumer = rdkafka(broker.bootstrap, "g")
+        until(lambda: commits(5))
+        with broker.disk.full():
+            assert not commits(6)
+            until(lambda: committed() == 5)
+        until(lambda: commits(7))
+        until(lambda: committed() == 7)
+        consumer.close()
+
+
+def test_offsets_of_a_test_expire_when_its_clock_is_moved(tmp_path):
+    """GR-2, with the clock of `stratalog.testing`: a name that nobody consumes under is forgotten after a week."""
+    import stratalog.testing
+
+    with stratalog.testing.broker(topics={"orders": 1}) as broker:
+        consumer = rdkafka(broker.bootstrap, "g")
+        consumer.commit(offsets=[confluent_kafka.TopicPartition("orders", 0, 5)], asynchronous=False)
+        wanted = [confluent_kafka.TopicPartition("orders", 0)]
+        broker.clock.advance(days=6)
+        assert consumer.committed(wanted, 10)[0].offset == 5
+        broker.clock.advance(days=2)
+        until(lambda: consumer.committed(wanted, 10)[0].offset == confluent_kafka.OFFSET_INVALID)
+        consumer.close()

@@ -38,8 +38,8 @@ WRITES_PENDING_MAX: Final = 100_000
 """Writes that wait for their commit, for one shard.  More than that only when replication hangs: refuse."""
 
 
-RETRY_MS_MIN: Final = 1_000
-RETRY_MS_MAX: Final = 60_000
+RETRY_MS_MIN: Final = 100
+RETRY_MS_MAX: Final = 5_000
 """The pause before a failed runtime loads again, doubled each time: a disk that is full is tried soon, one that is
 broken costs next to nothing."""
 
