@@ -85,6 +85,7 @@ class Log:
         "_after_max_ms",
         "_buffers",
         "_codec",
+        "_cut_files",
         "_dir_dirty",
         "_first_unstable",
         "_flush_messages",
@@ -159,6 +160,8 @@ class Log:
         self._parent_dirty = True
         """Whether the directory's own name may be lost with the power: nobody waits for it before the first flush."""
         self._snapshot_files: list[File] = []
+        self._cut_files: list[File] = []
+        """Files that were made shorter since the last sync: see `_settle_cuts`."""
         self._recent: dict[int, tuple[int, int]] = {}
         self._log_end = self._high_watermark = OffsetMetadata(0, 0, 0)
         self._first_unstable: OffsetMetadata | None = None
@@ -554,6 +557,8 @@ class Log:
         if len(recent) > _RECENT_MAX:
             recent.clear()
         try:
+            if self._cut_files:
+                self._settle_cuts()
             if self._new_epochs:
                 for epoch, first in self._new_epochs:
                     self.epochs.assign(epoch, first)
@@ -562,8 +567,10 @@ class Log:
                 segment.note(last_offset=last, max_timestamp=timestamp, position=position, size=size)
                 recent[first] = (position, size)
                 position += size
-            for txn in self._aborted:
-                segment.txn_index.append(txn)
+            if self._aborted:
+                self._dir_dirty = self._dir_dirty or not segment.txn_index.exists
+                for txn in self._aborted:
+                    segment.txn_index.append(txn)
         except OSError as error:
             self._abandon(error, segment, start, before, rows)
             raise
@@ -579,6 +586,16 @@ class Log:
         self._unstage()
         if next_offset - self.recovery_point >= self._flush_messages:
             self.flush()
+
+    def _settle_cuts(self) -> None:
+        """Before anything is written behind a cut: what was cut off must not come back after a power failure, or its
+        offsets would count as those of the batches and epochs that follow, and nobody would see that the replica
+        diverges.  The epochs are written after that: while the old bytes may come back, so may their epochs."""
+        for file in self._cut_files:
+            file.fsync()
+        self.disk.fsync_dir(self.directory)
+        self.epochs.write()
+        self._cut_files = []
 
     def _unstage(self) -> None:
         self._buffers = []
@@ -935,6 +952,8 @@ class Log:
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """A new leader's first act."""
         self.commit_staged(0)
+        if self._cut_files:
+            self._settle_cuts()
         self.epochs.assign(epoch, start_offset)
         latest = self.epochs.latest
         self._staged_epoch = -1 if latest is None else latest

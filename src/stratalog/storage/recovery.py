@@ -171,6 +171,7 @@ def _take_in(log: Log, names: list[str], flushed: int, now_ms: int) -> tuple[lis
     segments: list[Segment] = []
     broken: set[int] = set()
     span = min(config.segment_jitter_ms, config.segment_ms)
+    last_base = max((base for base, kinds in files.items() if layout.LOG in kinds), default=-1)
     for base, kinds in sorted(files.items()):
         if layout.LOG not in kinds:
             for kind in sorted(kinds):
@@ -190,7 +191,7 @@ def _take_in(log: Log, names: list[str], flushed: int, now_ms: int) -> tuple[lis
             has_txn_index=layout.TXN_INDEX in kinds,
         )
         segments.append(segment)
-        reason = _doubt(segment, kinds)
+        reason = _doubt(segment, kinds, is_last=base == last_base)
         if reason is not None:
             log.report.add("index-rebuilt", segment.path, reason)
             broken.add(base)
@@ -209,13 +210,15 @@ def _was_trimmed(segment: Segment) -> bool:
     return index.valid_entries(max(segment.size, 1), 1 << 63) == index.entries
 
 
-def _doubt(segment: Segment, kinds: set[str]) -> str | None:
+def _doubt(segment: Segment, kinds: set[str], *, is_last: bool) -> str | None:
     """Why the indexes of a segment cannot be trusted, None when nothing speaks against them."""
     if layout.INDEX not in kinds:
         return "the offset index is missing"
     if layout.TIME_INDEX not in kinds:
         return "the time index is missing"
     disk = segment.disk
+    if segment.size and not disk.size(segment.time_index.file.path) and not is_last:
+        return "the time index of a closed segment is empty"
     for path, entry in (
         (segment.offset_index.file.path, OFFSET_ENTRY),
         (segment.time_index.file.path, TIME_ENTRY),
@@ -293,6 +296,13 @@ def _recover(
         if progress is not None:
             progress(done, total)
         if segment is not segments[-1]:
+            if segment.base_offset in broken:
+                # Before they are cut to their entries, by which the next load would believe them: below the recovery
+                # point nobody syncs them again.
+                segment.close_time_index()
+                for index in (segment.offset_index.file, segment.time_index.file):
+                    if (synced := index.sync_file()) is not None:
+                        synced.fsync()
             segment.become_inactive()
         later = [other for other in segments if other.base_offset > segment.base_offset]
         if not cut and later and segment.base_offset in unflushed and not log.config.compact:
@@ -382,6 +392,7 @@ def _recover_segment(log: Log, segment: Segment, keep: bool, flushed: int, is_la
             log.report.add("tail-cut", segment.path, f"{end - position} bytes: {reason}", position)
         log.report.bytes_truncated += end - position
         file.truncate(position)
+        log._cut_files.append(file)
         segment.size = position
         return (first_checked if first_checked >= 0 else max(last + 1, segment.base_offset)), last, True
     segment.size = end
@@ -531,7 +542,8 @@ def rebuild_producers(log: Log, now_ms: int, *, end_offset: int, rebuilt: dict[i
     """
     disk, directory, producers = log.disk, log.directory, log.producers
     first_base = log.segment_set.first.base_offset
-    rebuilt = {base: first for base, first in (rebuilt or {}).items() if first < end_offset}
+    checked = rebuilt or {}
+    rebuilt = {base: first for base, first in checked.items() if first < end_offset}
     limit = min(rebuilt.values(), default=end_offset)
     offsets = snapshot_offsets(log)
     from_offset = first_base
@@ -556,31 +568,39 @@ def rebuild_producers(log: Log, now_ms: int, *, end_offset: int, rebuilt: dict[i
         producers.load(rows, now_ms, offset)
         from_offset = offset
         usable = True
-    for base, first in rebuilt.items():
-        for segment in log.segment_set.all:
-            if segment.base_offset == base and segment.txn_index.exists:
-                _cut_txn_index(segment, first)
+    aborted = {
+        segment.base_offset: _kept_txns(segment, checked[segment.base_offset])
+        for segment in log.segment_set.all
+        if segment.base_offset in checked
+    }
     count = 0
     if from_offset < end_offset:
         for segment in log.segment_set.from_offset(from_offset):
-            count += _replay(log, segment, from_offset, rebuilt.get(segment.base_offset, 1 << 63))
+            base = segment.base_offset
+            count += _replay(log, segment, from_offset, rebuilt.get(base, 1 << 63), aborted.get(base, []))
+    for segment in log.segment_set.all:
+        if segment.base_offset in aborted:
+            segment.txn_index.replace(aborted[segment.base_offset])
     producers.keep()
     producers.map_end_offset = end_offset
     log.last_snapshot_offset = max((offset for offset in snapshot_offsets(log)), default=0)
     return count
 
 
-def _cut_txn_index(segment: Segment, first: int) -> None:
+def _kept_txns(segment: Segment, first: int) -> list[AbortedTxn]:
+    """The entries of a transaction index that speak of what was not checked again."""
+    if not segment.txn_index.exists:
+        return []
     try:
         segment.txn_index.sanity_check(segment.base_offset)
     except Malformed:
-        segment.txn_index.reset()
-    else:
-        segment.txn_index.truncate_to(first)
+        return []
+    return [row for row in segment.txn_index if row.last_offset < first]
 
 
-def _replay(log: Log, segment: Segment, from_offset: int, index_from: int) -> int:
-    """Tell the producers' state of a segment's batches, from an offset on."""
+def _replay(log: Log, segment: Segment, from_offset: int, index_from: int, aborted: list[AbortedTxn]) -> int:
+    """Tell the producers' state of a segment's batches, from an offset on; aborted transactions that end at or behind
+    `index_from` are added to `aborted`."""
     producers = log.producers
     start = 0
     if from_offset > segment.base_offset:
@@ -614,7 +634,7 @@ def _replay(log: Log, segment: Segment, from_offset: int, index_from: int) -> in
                 )
                 if ended is not None and ended[0].aborted and base >= index_from:
                     txn, stable = ended
-                    segment.txn_index.append(AbortedTxn(pid, txn.first_offset, txn.last_offset, stable))
+                    aborted.append(AbortedTxn(pid, txn.first_offset, txn.last_offset, stable))
             else:
                 producers.append_data(
                     pid,

@@ -54,14 +54,17 @@ def _truncate(log: Log, offset: int, now_ms: int) -> None:
     log.segment_set.replace(doomed, ())
     for segment in reversed(doomed):
         _remove(segment)
+    if doomed:
+        log.disk.fsync_dir(log.directory)  # before the cut below is on disk, or it would leave a hole
     active.offset_index.truncate_to(offset)
     active.time_index.truncate_to(offset)
     active.txn_index.truncate_to(offset)
     active.file.truncate(cut)
+    log._cut_files.append(active.file)
     active.size = cut
     active.bytes_since_index = 0
     recovery.reload_timestamps(active, now_ms)
-    log.epochs.truncate_from_end(offset)
+    log.epochs.truncate_from_end(offset, write=False)  # written by `Log._settle_cuts`
     log.log_start_offset = min(log.log_start_offset, offset)
     log.local_log_start_offset = min(log.local_log_start_offset, offset)
     recovery.rebuild_producers(log, now_ms, end_offset=offset)
@@ -101,6 +104,7 @@ def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | N
             for path in segment.paths:
                 log.disk.unlink(path, missing_ok=True)
             segment.drop()
+        log._cut_files.append(fresh.file)
         log.epochs.clear()
         recovery.delete_snapshots(log, range(0))
     except OSError as error:

@@ -191,9 +191,13 @@ class Segment:
                 break
         return self.first_timestamp
 
+    def close_time_index(self) -> None:
+        """The entry that the last slot is kept for: the greatest timestamp of the whole segment."""
+        self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, closing=True)
+
     def become_inactive(self) -> None:
         """The last time index entry, and indexes cut to what they hold."""
-        self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, closing=True)
+        self.close_time_index()
         self.offset_index.file.trim()
         self.time_index.file.trim()
 

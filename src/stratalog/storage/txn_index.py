@@ -9,7 +9,7 @@ entry.  It is read whole and kept: a segment has few aborted transactions.  One 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stratalog.base.failures import Malformed
 from stratalog.base.ports import Disk, File
@@ -48,7 +48,7 @@ class TxnIndex:
             raise Malformed(f"{self.path}: {len(data)} bytes are no multiple of {ENTRY_SIZE}")
         last = base_offset - 1
         for slot, (version, _, first, end, _) in enumerate(ENTRY.iter_unpack(data)):
-            if version != VERSION or end < base_offset or first > end or end < last:
+            if version != VERSION or end < base_offset or first >= end or end < last:
                 raise Malformed(f"{self.path}: entry {slot} makes no sense", position=slot * ENTRY_SIZE)
             last = end
 
@@ -113,6 +113,15 @@ class TxnIndex:
                 self._file = self.disk.open(self.path, create=True)
             self._file.truncate(0)
             self._data = b""
+
+    def replace(self, rows: Iterable[AbortedTxn]) -> None:
+        """Exactly these entries, all at once: a crash leaves the old file or the new one.  For a load, after which
+        nobody might look at the file again."""
+        data = b"".join([ENTRY.pack(VERSION, *row) for row in rows])
+        if data != self.data:
+            self._file = None
+            self.disk.write_atomically(self.path, data)
+            self._data = data
 
     @property
     def exists(self) -> bool:

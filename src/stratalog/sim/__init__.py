@@ -1,0 +1,1 @@
+"""The world as the simulator sees it: a disk that lies, and crashes at every operation."""
