@@ -76,6 +76,8 @@ class Controller:
         self.supported_features = supported_features
         self.next_offset = 0
         """Where the next record will stand in the log; a registration takes it as the broker's epoch."""
+        self.topic_defaults: tuple[Layers, dict[str, str], dict[str, int]] | None = None
+        """What `controller.topics` worked out of the layers: value and source of each topic key without an override."""
         self.contacts: dict[int, Millis] = {}
         """When each unfenced broker was last heard of (`now` of its heartbeat)."""
 

@@ -16,7 +16,7 @@ from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError
 from stratalog.base.types import ZERO_UUID, Uuid
 from stratalog.controller.controller import Result
-from stratalog.metadata.effective import Layers, Source, normalized, synonyms, topic_defaults
+from stratalog.metadata.effective import Source, normalized, synonyms, topic_defaults
 from stratalog.metadata.image import MetadataImage, PartitionImage, ResourceType, TopicImage, partition_record
 from stratalog.metadata.topic_config import TOPIC_KEYS, validate
 from stratalog.protocol.disk.metadata import ConfigRecord, RemoveTopicRecord, TopicRecord
@@ -145,7 +145,7 @@ def _create_topic(
         error_message=None,
         num_partitions=len(assignment),
         replication_factor=len(assignment[0]),
-        configs=described_configs(overrides, controller.settings.layers),
+        configs=described_configs(controller, overrides),
     )
     return records, result
 
@@ -158,11 +158,10 @@ def _overrides(controller: Controller, topic: CreatableTopic) -> dict[str, str]:
         if config.value is None:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{config.name} has no value")
         overrides[config.name] = config.value
-    layers = controller.settings.layers
     try:
         validate(
             overrides,
-            topic_defaults(layers),
+            _defaults(controller)[0],
             remote_storage=bool(controller.settings["remote.log.storage.system.enable"]),
         )
     except ConfigError as error:
@@ -170,26 +169,34 @@ def _overrides(controller: Controller, topic: CreatableTopic) -> dict[str, str]:
     return {name: normalized(TOPIC_KEYS[name], value) for name, value in overrides.items()}
 
 
-def described_configs(overrides: dict[str, str], layers: Layers) -> list[CreatableTopicConfigs]:
-    """The configuration of a topic as CreateTopics answers it."""
-    described = []
-    defaults = topic_defaults(layers)
-    for name, key in TOPIC_KEYS.items():
-        if key.internal:
-            continue
-        if name in overrides:
-            value: str | None = overrides[name]
-            source = Source.TOPIC
-        else:
-            value = defaults.get(name)
+def _defaults(controller: Controller) -> tuple[dict[str, str], dict[str, int]]:
+    """Value and source of each topic key without an override; kept until the layers are others, because a request may
+    make thousands of topics."""
+    layers = controller.settings.layers
+    kept = controller.topic_defaults
+    if kept is None or kept[0] is not layers:
+        sources = {}
+        for name, key in TOPIC_KEYS.items():
             found = synonyms(key, layers)
-            source = found[0][0].source if found else Source.DEFAULT
-        described.append(
-            CreatableTopicConfigs(
-                name=name, value=value, read_only=False, config_source=source, is_sensitive=key.sensitive
-            )
+            sources[name] = found[0][0].source if found else Source.DEFAULT
+        kept = controller.topic_defaults = (layers, topic_defaults(layers), sources)
+    return kept[1], kept[2]
+
+
+def described_configs(controller: Controller, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:
+    """The configuration of a topic as CreateTopics answers it."""
+    defaults, sources = _defaults(controller)
+    return [
+        CreatableTopicConfigs(
+            name=name,
+            value=overrides[name] if name in overrides else defaults.get(name),
+            read_only=False,
+            config_source=Source.TOPIC if name in overrides else sources[name],
+            is_sensitive=key.sensitive,
         )
-    return described
+        for name, key in TOPIC_KEYS.items()
+        if not key.internal
+    ]
 
 
 def _manual_assignment(controller: Controller, topic: CreatableTopic) -> list[list[int]]:
