@@ -76,10 +76,10 @@ def test_what_was_acknowledged_survives_a_kill_and_the_port_stays() -> None:
 def test_the_clock_moves_timestamps_and_never_back() -> None:
     with stratalog.testing.broker(topics=["t"]) as b:
         b.produce("t", [b"today"])
-        b.clock.advance(days=8)
-        b.produce("t", [b"next week"])
+        b.clock.advance(days=6)
+        b.produce("t", [b"six days on"])
         first, second = b.records("t")
-        assert second.timestamp - first.timestamp >= 8 * 86_400_000
+        assert second.timestamp - first.timestamp >= 6 * 86_400_000
         with pytest.raises(ValueError, match="back"):
             b.clock.advance(seconds=-1)
 

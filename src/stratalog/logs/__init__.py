@@ -1,1 +1,1 @@
-"""One broker's logs: which directories, which partitions in them, what is known of them across a restart."""
+"""One broker's logs: the registry over its directories, retention, compaction, deletion, disks that fail."""

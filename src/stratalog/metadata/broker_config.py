@@ -65,7 +65,6 @@ _FOREIGN: Final = frozenset(
         "controller.quorum.retry.backoff.ms",
         "controller.quota.window.num",
         "controller.quota.window.size.seconds",
-        "cordoned.log.dirs",
         "delete.records.purgatory.purge.interval.requests",
         "follower.fetch.last.tiered.offset.enable",
         "group.consumer.max.assignment.interval.ms",
@@ -89,6 +88,24 @@ _FOREIGN: Final = frozenset(
 
 BROKER_KEYS: Final = Table(
     (
+        _key(
+            "cordoned.log.dirs",
+            LIST,
+            "",
+            _MEDIUM,
+            "Log directories that take no new partitions; * for all.",
+            scope=_BROKER,
+        ),
+        _key(
+            "stratalog.retention.future.timestamp.cap.ms",
+            LONG,
+            None,
+            _LOW,
+            "How long after its last write a segment with timestamps from the future is kept before its age counts; "
+            "not set: until that time has come, as Kafka does.",
+            low=0,
+            scope=_CLUSTER,
+        ),
         _key(
             "stratalog.metrics.port",
             INT,

@@ -143,6 +143,8 @@ class Node:
         self.refusals: dict[int, list[ErrorCode]] = {}
         """Faults that a test injects: API key to the errors that its next requests get."""
         self.parked_fetches: dict[ConnectionId, Any] = {}
+        self.moves: Any = None
+        """Replicas on their way between log directories (`logs.moves`)."""
         self._routes: list[_Route | None] = [None] * 128
         for key, name in handlers.names().items():
             if key in APIS:
@@ -333,7 +335,7 @@ class Node:
         tick_at = self._tick_at
         if tick_at is not None and tick_at <= monotonic:
             self._tick_at = None
-            self.timers.fire(now)
+            self.timers.fire(monotonic, now)
             if self.groups is not None:
                 self.groups.tick(self.now)
             if self.controller is not None:
@@ -348,6 +350,9 @@ class Node:
                 dirty = self.dirty[:]
                 self.dirty.clear()  # in place: the partitions hold this list
                 for partition in dirty:
+                    if partition.failure is not None:  # its directory went offline with what was staged
+                        self.broken.setdefault(partition, partition.failure)
+                        continue
                     try:
                         size = partition.commit(now)
                     except OSError as error:
@@ -376,6 +381,7 @@ class Node:
         self.broken[partition] = error
         full = error.errno in FULL
         if not full:
+            self.logs.log_failed(partition.log, error)
             partition.fail(error)
         log.error(
             "%s-%d %s: %s", partition.topic, partition.index, "takes no writes" if full else "is offline", error

@@ -67,11 +67,13 @@ class Timers:
             self._cancelled -= 1
         return Millis(heap[0][0]) if heap else None
 
-    def fire(self, now: Millis) -> None:
-        """Run what is due, in the order of deadlines; what is added meanwhile waits for the next turn."""
+    def fire(self, monotonic: Millis, now: Millis | None = None) -> None:
+        """Run what is due, in the order of deadlines; what is added meanwhile waits for the next turn.  Callbacks get
+        `now`, the time on the wall, which the deadlines have nothing to do with."""
         heap = self._heap
+        now = monotonic if now is None else now
         due: list[Timer] = []
-        while heap and (heap[0][0] <= now or heap[0][2].callback is None):
+        while heap and (heap[0][0] <= monotonic or heap[0][2].callback is None):
             timer = heapq.heappop(heap)[2]
             if timer.callback is None:
                 self._cancelled -= 1

@@ -7,19 +7,26 @@ it. """
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.base.types import Millis, Uuid
+from stratalog.base.types import ZERO_UUID, Millis, Uuid
+from stratalog.controller.controller import Result
 from stratalog.metadata.image import Delta, MetadataImage, PartitionImage, ResourceType
 from stratalog.node import groups
+from stratalog.protocol.disk.metadata import PartitionChangeRecord
 from stratalog.replication.partition import Partition
+from stratalog.storage.log import Log
 
 if TYPE_CHECKING:
     from stratalog.node.node import Node
 
 log = logging.getLogger("stratalog.node")
+
+_FULL_RETRY_MS: Final = 5_000
+"""How soon a log that a full disk had no room for is tried again."""
 
 
 class Topics:
@@ -53,8 +60,7 @@ class Topics:
         self.apply(delta)
         for key, _ in list(node.logs.items()):
             if key not in node.partitions:
-                log.warning("%s-%d is in no topic of the metadata: its directory is removed", *key)
-                node.logs.delete(*key)
+                node.logs.set_aside(*key)
 
     def _apply(self, image: PartitionImage, now: Millis) -> None:
         node = self._node
@@ -63,15 +69,22 @@ class Topics:
         key = (image.topic, image.partition)
         partition = node.partitions.get(key)
         if partition is None or partition.topic_id != image.topic_id:
-            opened = node.logs.create(
-                image.topic, image.partition, image.topic_id, now, directory_id=image.directory_of(node.node_id)
-            )
+            failure: OSError | None = None
+            try:
+                opened = node.logs.create(
+                    image.topic, image.partition, image.topic_id, now, directory_id=image.directory_of(node.node_id)
+                )
+            except OSError as error:
+                failure = error
+                opened = self._unopened(image, error)
             partition = Partition(
                 image.topic, image.partition, image.topic_id, log=opened, node_id=node.node_id, dirty=node.dirty
             )
             node.partitions[key] = partition
             node.by_name.setdefault(image.topic.encode(), {})[image.partition] = partition
             node.by_id.setdefault(bytes(image.topic_id), {})[image.partition] = partition
+        else:
+            failure = partition.failure
         led = partition.is_leader
         partition.apply(
             leader_id=image.leader,
@@ -80,9 +93,66 @@ class Topics:
             replicas=image.replicas,
             isr=image.isr,
         )
+        if failure is not None:
+            partition.fail(failure)
         if led and not partition.is_leader:
             for waiter in list(partition.waiters):
                 waiter.recheck(now)
+
+    def _unopened(self, image: PartitionImage, error: OSError) -> Log:
+        """The partition's log cannot be had.  A full disk is asked again; a directory that is offline is not (D13)."""
+        node = self._node
+        log.error("%s-%d is offline: %s", image.topic, image.partition, error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            node.after(_FULL_RETRY_MS, lambda now: self._try_again((image.topic, image.partition), now))
+        made: Log = node.logs.placeholder(image.topic, image.partition, image.topic_id)
+        return made
+
+    def _try_again(self, key: tuple[str, int], now: Millis) -> None:
+        node = self._node
+        partition = node.partitions.get(key)
+        image = None if partition is None else node.image.topics.get(partition.topic_id)
+        if partition is None or image is None or key[1] not in image.partitions or node.logs.get(*key) is not None:
+            return
+        del node.partitions[key]
+        self._apply(image.partitions[key[1]], now)
+
+    def directory_assigned(self, key: tuple[str, int]) -> Uuid:
+        """The log directory that the metadata has for a partition of ours."""
+        topic_id = self._node.image.topics_by_name.get(key[0])
+        topic = None if topic_id is None else self._node.image.topics.get(topic_id)
+        image = None if topic is None else topic.partitions.get(key[1])
+        return ZERO_UUID if image is None else image.directory_of(self._node.node_id)
+
+    def directory_failed(self, directory: object, keys: list[tuple[str, int]], error: OSError) -> None:
+        """A log directory is offline: so are the partitions in it, and whoever waits for them is told."""
+        node = self._node
+        for key in keys:
+            partition = node.partitions.get(key)
+            if partition is None or partition.failure is not None:
+                continue
+            partition.fail(error)
+            groups.failed(node, partition, error)
+            for waiter in list(partition.waiters):
+                waiter.recheck(node.now.wall_ms)
+
+    def moved(self, key: tuple[str, int], current: Log, directory: Any) -> None:
+        """A replica lives in another directory of ours now: its partition works on the new log, and the metadata is
+        told, so that the next start looks for it there."""
+        node = self._node
+        partition = node.partitions.get(key)
+        if partition is None:
+            return
+        partition.log = current
+        topic = node.image.topics.get(partition.topic_id)
+        image = None if topic is None else topic.partitions.get(key[1])
+        if image is None or node.controller is None:
+            return
+        directories = [
+            directory.id if replica == node.node_id else image.directory_of(replica) for replica in image.replicas
+        ]
+        record = PartitionChangeRecord(partition_id=key[1], topic_id=partition.topic_id, directories=directories)
+        node.controller.submit(lambda _: Result([record], None), None, node.now.wall_ms)
 
     def _remove(self, name: str, topic_id: Uuid, partitions: Mapping[int, PartitionImage]) -> None:
         node = self._node

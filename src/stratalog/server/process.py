@@ -13,12 +13,12 @@ import logging
 import resource
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from stratalog.base.ports import Clock, Disk, Rng
-from stratalog.base.types import Millis
 from stratalog.coordinator.group.config import GroupConfig
 from stratalog.coordinator.group.coordinator import GroupCoordinator
 from stratalog.logs.registry import LogRegistry
@@ -30,6 +30,7 @@ from stratalog.node.node import Node
 from stratalog.node.topics import Topics
 from stratalog.server.clock import RealClock, RealRng
 from stratalog.server.disk import RealDisk
+from stratalog.server.log_service import LogService
 from stratalog.server.loop import Limits, Listener, Loop
 from stratalog.server.metrics_http import MetricsServer
 from stratalog.server.pool import ThreadPool
@@ -38,7 +39,7 @@ from stratalog.storage.config import LogConfig
 log = logging.getLogger("stratalog.server")
 
 T = TypeVar("T")
-_DRAIN_MS: Final = 2_000
+_DRAIN_SECONDS: Final = 2.0
 """How long a stop waits for answers that are on their way; a parked fetch is answered at once."""
 _POOL_THREADS: Final = 2
 _START_SECONDS_MAX: Final = 600.0
@@ -67,6 +68,7 @@ class Broker:
         self.node: Node
         self.metadata: Metadata
         self.logs: LogRegistry
+        self.log_service: LogService
         self.loop: Loop
         self._fsync_metadata = fsync_metadata
         self._pool: ThreadPool
@@ -194,16 +196,28 @@ class Broker:
         self.loop.on_wake(self._pool.run_done)
         self.loop.pool = self._pool
         now = clock.now_ms()
-        self.logs = LogRegistry(disk, self._pool, self.rng, config.log_dirs, config_of=self._log_config)
+        service = self.log_service = LogService(
+            config=config,
+            clock=clock,
+            disk=disk,
+            rng=self.rng,
+            name=self.name,
+            wake=self.loop.wake,
+            config_of=self._log_config,
+        )
+        self.logs = service.logs
         self.logs.open()
         stack.callback(self._close_logs)
+        stack.callback(service.stop)
+        self.loop.on_wake(service.run_done)
+        service.require_metadata_directory()
         self.metadata = Metadata.open(
             config=config,
             disk=disk,
             pool=self._pool,
             clock=clock,
             rng=self.rng,
-            directories=config.log_dirs,
+            directories=service.online_paths,
             endpoints=endpoints,
             clean_shutdown_epoch=self.logs.clean_epoch,
             now=now,
@@ -229,16 +243,20 @@ class Broker:
         node.groups = GroupCoordinator(GroupConfig.of(config.get), clock, self.rng)
         stack.callback(self._answer_all)
         node.image = self.metadata.image
-        self.logs.load(now)
         topics = Topics(node)
+        service.load(now, topics.directory_assigned)
+        self.logs.on_offline = topics.directory_failed
+        self.logs.on_last = self._last_directory_failed
         topics.start(self.metadata.image)
         self.metadata.on_image = topics.apply
         config.listeners_changed.append(self._reconfigured)
         self.metadata.serve(now)
         node.begin_turn(now, clock.monotonic_ms())
         node.end_of_wakeup(now)
-        node.every(config["replica.high.watermark.checkpoint.interval.ms"], self._checkpoint_high)
-        node.every(config["log.flush.offset.checkpoint.interval.ms"], self._checkpoint)
+        service.start(node)
+        assert service.moves is not None
+        node.moves = service.moves
+        service.moves.on_moved = topics.moved
         node.metrics.sources.append(self._gauges)
         if config.metrics_port is not None:
             self._metrics = MetricsServer(self._listeners[0].host, config.metrics_port, self._render)
@@ -255,16 +273,17 @@ class Broker:
     def _reconfigured(self, changed: set[str]) -> None:
         """A dynamic value of the broker has changed: the topics' defaults come from there."""
         self.logs.configure(None)
+        self.log_service.reconfigured()
         self.node.groups.configure(replace(GroupConfig.of(self.config.get), partitions=self._group_partitions()))
 
     def _group_partitions(self) -> int:
         return int(self.node.groups.config.partitions)
 
-    def _checkpoint_high(self, now: Millis) -> None:
-        self.logs.checkpoint_high_watermarks()
-
-    def _checkpoint(self, now: Millis) -> None:
-        self.logs.checkpoint()
+    def _last_directory_failed(self, error: OSError) -> None:
+        """No log directory is left: a broker without a disk must not stay in its cluster."""
+        self._failure = error
+        self._clean = False
+        self.loop.stop()
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
@@ -278,9 +297,9 @@ class Broker:
             fetch.recheck(now)
         node.groups.close()
         loop.drain()
-        deadline = self.clock.monotonic_ms() + _DRAIN_MS
+        deadline = time.monotonic() + _DRAIN_SECONDS  # the machine's own: a test's clock stands still meanwhile
         loop.turn(0.0)
-        while loop.connection_count and self.clock.monotonic_ms() < deadline:
+        while loop.connection_count and time.monotonic() < deadline:
             loop.turn(0.05)
             loop.drain()
 
@@ -302,6 +321,7 @@ class Broker:
         from stratalog.node.gauges import gauges
 
         rows = gauges(self.node)
+        rows += self.log_service.gauges()
         rows.append(("stratalog_connections", "", self.loop.connection_count))
         rows.append(("stratalog_connections_rejected_total", "", self.loop.rejected))
         rows.append(("stratalog_cold_reads_total", "", self.loop.cold_reads))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError
 from stratalog.base.types import Millis
-from stratalog.node.request import Request
+from stratalog.node.request import Parked, Request
 from stratalog.protocol.k21_delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from stratalog.node.node import Node
 
 
-def handle(node: Node, request: Request, now: Millis) -> DeleteRecordsResponse:
+def handle(node: Node, request: Request, now: Millis) -> Parked:
+    """Answered when the new starts are on the disk: a crash must not bring back what a client was told is gone."""
     body: DeleteRecordsRequest = request.body
-    return DeleteRecordsResponse(
+    response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
@@ -34,6 +35,12 @@ def handle(node: Node, request: Request, now: Millis) -> DeleteRecordsResponse:
             for topic in body.topics
         ]
     )
+    parked = node.park(request)
+    moved = [
+        (topic.name, row.partition_index) for topic in response.topics for row in topic.partitions if not row.error_code
+    ]
+    node.logs.persist_log_starts(moved, lambda: parked.reply(response))
+    return parked
 
 
 def _one(node: Node, topic: str, index: int, offset: int, now: Millis) -> DeleteRecordsPartitionResult:

@@ -1,0 +1,274 @@
+"""What goes on beside the traffic: retention, flushes, checkpoints, deletion, each at its own interval.
+
+Decisions are made on the loop; whatever waits for the disk runs on the background pool, one piece of each kind at a
+time, so that a slow one delays only its own kind.  Nothing here blocks the loop.  All first runs come
+`log.initial.task.delay.ms` after the start.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from stratalog.base.ports import Disk, Pool
+from stratalog.base.types import MAX_INT64, Millis
+from stratalog.storage import checkpoints
+from stratalog.storage.log import Log
+from stratalog.storage.values import Deletion, FlushPlan
+
+if TYPE_CHECKING:
+    from stratalog.logs.registry import LogRegistry
+
+log = logging.getLogger("stratalog.logs")
+
+Key = tuple[str, int]
+LOGS_PER_TURN: Final = 500
+"""Logs that one turn of the loop looks at: some milliseconds."""
+FLUSHES_AT_ONCE: Final = 1
+FLUSH_LOOK_MS: Final = 1_000
+"""How often rolled segments and `flush.ms` are looked for."""
+
+
+class Schedule(Protocol):
+    """Timers of the loop: `node.Node` has them."""
+
+    def after(self, delay_ms: int, callback: Callable[[Millis], None]) -> object: ...
+
+
+class Lane:
+    """Work of one kind on a pool: in order, one piece at a time."""
+
+    __slots__ = ("_busy", "_name", "_pool", "_queue")
+
+    def __init__(self, pool: Pool, name: str) -> None:
+        self._pool = pool
+        self._name = name
+        self._queue: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = deque()
+        self._busy = False
+
+    def __len__(self) -> int:
+        return len(self._queue) + self._busy
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self._queue.append((work, done))
+        self._next()
+
+    def _next(self) -> None:
+        if self._busy or not self._queue:
+            return
+        work, done = self._queue.popleft()
+        self._busy = True
+
+        def finished(result: Any, error: BaseException | None) -> None:
+            self._busy = False
+            try:
+                done(result, error)
+            finally:
+                self._next()
+
+        self._pool.submit(self._name, work, finished)
+
+
+class Checkpoints:
+    """Offset checkpoints written off the loop: the newest content of each file, one write of a file at a time."""
+
+    def __init__(self, disk: Disk, pool: Pool, failed: Callable[[str, OSError], None]) -> None:
+        self._disk = disk
+        self._pool = pool
+        self._failed = failed
+        self._waiting: dict[str, Mapping[Key, int]] = {}
+        self._then: dict[str, list[Callable[[], None]]] = {}
+        self._busy: set[str] = set()
+        self._closed = False
+
+    def put(self, path: str, offsets: Mapping[Key, int], then: Callable[[], None] | None = None) -> None:
+        """Write these offsets; a content that waits already is replaced.  `then` runs after the write that has them."""
+        if self._closed:
+            return
+        self._waiting[path] = dict(offsets)
+        if then is not None:
+            self._then.setdefault(path, []).append(then)
+        self._next(path)
+
+    def _next(self, path: str) -> None:
+        if path in self._busy or path not in self._waiting:
+            return
+        offsets = self._waiting.pop(path)
+        then = self._then.pop(path, [])
+        self._busy.add(path)
+
+        def done(_: Any, error: BaseException | None) -> None:
+            self._busy.discard(path)
+            if isinstance(error, OSError):
+                self._failed(path, error)
+            elif error is not None:
+                raise error
+            for callback in then:
+                callback()
+            self._next(path)
+
+        self._pool.submit("checkpoint", lambda: checkpoints.write_offsets(self._disk, path, offsets), done)
+
+    def close(self) -> None:
+        """The stop writes the last ones itself."""
+        self._closed = True
+        self._waiting.clear()
+
+
+class Shredder:
+    """Unlinks what was renamed: `.deleted` files and `-delete` directories, each after its delay."""
+
+    def __init__(self, disk: Disk, pool: Pool, failed: Callable[[str, OSError], None]) -> None:
+        self._disk = disk
+        self._lane = Lane(pool, "delete")
+        self._failed = failed
+        self.schedule: Schedule | None = None
+        """Until it is there, everything goes at once."""
+        self.waiting = 0
+
+    def files(self, one: Log, deletion: Deletion) -> None:
+        self._later(deletion.delay_ms, lambda: one.finish_deletion(deletion), deletion.paths[0])
+
+    def tree(self, path: str, delay_ms: int) -> None:
+        self._later(delay_ms, lambda: self._remove(path), path)
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._disk.rmtree(path)
+        except FileNotFoundError:
+            log.debug("%s is gone already", path)
+
+    def _later(self, delay_ms: int, work: Callable[[], None], path: str) -> None:
+        self.waiting += 1
+
+        def done(_: Any, error: BaseException | None) -> None:
+            self.waiting -= 1
+            if isinstance(error, OSError):
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    log.warning("%s is not empty yet: %s; the next start removes it", path, error)
+                else:
+                    self._failed(path, error)
+            elif error is not None:
+                raise error
+
+        if self.schedule is None or delay_ms <= 0:
+            self._lane.submit(work, done)
+        else:
+            self.schedule.after(delay_ms, lambda _: self._lane.submit(work, done))
+
+
+@dataclass(slots=True, frozen=True)
+class Intervals:
+    """Milliseconds between two runs of each task."""
+
+    initial_ms: int = 30_000
+    retention_ms: int = 300_000
+    recovery_points_ms: int = 60_000
+    log_starts_ms: int = 60_000
+    high_watermarks_ms: int = 5_000
+    flush_look_ms: int = FLUSH_LOOK_MS
+
+
+class Background:
+    """The tasks."""
+
+    def __init__(self, logs: LogRegistry, pool: Pool, schedule: Schedule, intervals: Intervals) -> None:
+        self._logs = logs
+        self._pool = pool
+        self._schedule = schedule
+        self.intervals = intervals
+        self._dirty_since: dict[Key, int] = {}
+        self._flushing: set[Key] = set()
+        self._flushes = Lane(pool, "flush")
+        self._closed = False
+        self._retaining = False
+
+    def start(self) -> None:
+        initial = self.intervals.initial_ms
+        self._every(initial, lambda: self.intervals.retention_ms, self.retention)
+        self._every(initial, lambda: self.intervals.flush_look_ms, self.flush)
+        self._every(initial, lambda: self.intervals.recovery_points_ms, self._recovery_points)
+        self._every(initial, lambda: self.intervals.log_starts_ms, self._log_starts)
+        self._every(self.intervals.high_watermarks_ms, lambda: self.intervals.high_watermarks_ms, self._high_watermarks)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _every(self, first_ms: int, interval_ms: Callable[[], int], task: Callable[[Millis], None]) -> None:
+        def run(now: Millis) -> None:
+            if not self._closed:
+                task(now)
+                self._schedule.after(max(interval_ms(), 1), run)
+
+        self._schedule.after(first_ms, run)
+
+    # --- retention -------------------------------------------------------------------------------------------------
+    def retention(self, now: Millis) -> None:
+        """One look at all logs, some at a time."""
+        if not self._retaining:
+            self._retaining = True
+            self._retain_some(deque(self._logs.keys()), now)
+
+    def _retain_some(self, keys: deque[Key], now: Millis) -> None:
+        logs = self._logs
+        for _ in range(min(LOGS_PER_TURN, len(keys))):
+            key = keys.popleft()
+            if logs.retain(key, now):
+                keys.append(key)  # there may be more than one pass takes
+                break
+        if keys and not self._closed:
+            self._schedule.after(0, lambda later: self._retain_some(keys, later))
+        else:
+            self._retaining = False
+
+    # --- flush -----------------------------------------------------------------------------------------------------
+    def flush(self, now: Millis) -> None:
+        """Rolled segments, and logs that have been dirty for `flush.ms`."""
+        since = self._dirty_since
+        for key, one in self._logs.items():
+            if one.flush_due is not None:
+                self._flush(key, one, one.flush_due)
+            if one.config.flush_ms < MAX_INT64:
+                if one.log_end_offset <= one.recovery_point:
+                    since.pop(key, None)
+                elif now - since.setdefault(key, now) >= one.config.flush_ms:
+                    since.pop(key)
+                    self._flush(key, one, None)
+
+    def _flush(self, key: Key, one: Log, up_to: int | None) -> None:
+        if key in self._flushing or one.fenced is not None:
+            return
+        plan = one.flush_plan(up_to)
+        if plan is None:
+            return
+        self._flushing.add(key)
+        self._flushes.submit(plan.run, lambda _, error: self._flushed(key, one, plan, error))
+
+    def _flushed(self, key: Key, one: Log, plan: FlushPlan, error: BaseException | None) -> None:
+        self._flushing.discard(key)
+        if error is None:
+            if not one.closed:
+                one.complete_flush(plan)
+        elif isinstance(error, OSError):
+            # Never sync again and believe it (D16): what was written since the last good sync may be lost.
+            one.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
+            if not one.closed:
+                self._logs.log_failed(one, error)
+        else:
+            raise error
+
+    # --- checkpoints -----------------------------------------------------------------------------------------------
+    def _recovery_points(self, _: Millis) -> None:
+        for directory in self._logs.online:
+            self._logs.checkpoint_recovery_points(directory)
+
+    def _log_starts(self, _: Millis) -> None:
+        for directory in self._logs.online:
+            self._logs.checkpoint_log_starts(directory)
+
+    def _high_watermarks(self, _: Millis) -> None:
+        self._logs.checkpoint_high_watermarks()

@@ -1,0 +1,1 @@
+"""Compaction: which log (`choice`), what of it (`cleaning`, `transactions`), when and by whom (`manager`, `states`)."""

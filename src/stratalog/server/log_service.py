@@ -1,0 +1,206 @@
+"""The threads around the logs: the background pool, the cleaners, parallel loading.  One for each `process.Broker`.
+
+    LogService(...)     makes the registry, before the metadata is open
+    .load(...)          all logs, with `num.recovery.threads.per.data.dir` threads for each directory
+    .start(node)        the tasks begin
+    .stop()             cleaners and tasks end; then the registry may be closed
+
+Decisions are in `stratalog.logs`; here is only what runs where.  Loop only, but for the work on the pools.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from stratalog.base.ports import Clock, Disk, Rng
+from stratalog.base.types import MAX_INT64, Millis, Uuid
+from stratalog.logs.background import Background, Intervals
+from stratalog.logs.cleaner.manager import CleanerManager, Settings
+from stratalog.logs.moves import Moves
+from stratalog.logs.registry import Key, LogRegistry
+from stratalog.logs.status import STATUS_FILE, status_of
+from stratalog.node.config import BrokerConfig
+from stratalog.node.node import Node
+from stratalog.server.pool import ThreadPool
+from stratalog.storage.config import LogConfig
+
+log = logging.getLogger("stratalog.server")
+
+BACKGROUND_THREADS: Final = 4
+"""One for each kind of slow work: flush, checkpoints, deletion, copies.  They wait for disks, not for processors."""
+CLEANERS_MAX: Final = 64
+"""Beyond this, cleaners wait for each other."""
+STATUS_DELAY_MS: Final = 1_000
+
+
+class LogService:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        disk: Disk,
+        rng: Rng,
+        name: str,
+        wake: Callable[[], None],
+        config_of: Callable[[str], LogConfig],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._disk = disk
+        self._rng = rng
+        self.background_pool = ThreadPool(threads=BACKGROUND_THREADS, name=f"{name}-background", wake=wake)
+        self.cleaner_pool = ThreadPool(threads=CLEANERS_MAX, name=f"{name}-cleaner", wake=wake)
+        self.logs = LogRegistry(disk, self.background_pool, rng, config.log_dirs, config_of=config_of)
+        self.background: Background | None = None
+        self.cleaner: CleanerManager | None = None
+        self.moves: Moves | None = None
+        self._node: Node | None = None
+        self._status_due = False
+
+    def run_done(self) -> None:
+        """What the pools have finished, on the loop."""
+        self.background_pool.run_done()
+        self.cleaner_pool.run_done()
+
+    @property
+    def online_paths(self) -> list[str]:
+        return [directory.path for directory in self.logs.online]
+
+    def require_metadata_directory(self) -> None:
+        """The metadata has one home; without it this is no broker of its cluster, whatever else is there."""
+        home = self._config["metadata.log.dir"] or self._config.log_dirs[0]
+        for directory in self.logs.directories:
+            if directory.path == home and directory.failure is not None:
+                raise directory.failure
+
+    # --- start -----------------------------------------------------------------------------------------------------
+    def load(self, now: Millis, assigned: Callable[[Key], Uuid]) -> None:
+        threads = max(int(self._config["num.recovery.threads.per.data.dir"]), 1) * len(self.logs.online)
+        started = time.monotonic()
+
+        def parallel(work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
+            tasks = list(items)
+            if len(tasks) < 2 or threads < 2:
+                return map(work, tasks)
+            with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="log-recovery") as executor:
+                return list(executor.map(work, tasks))
+
+        self.logs.load(now, parallel=parallel, seconds=time.monotonic, assigned=assigned)
+        loading = self.logs.loading
+        log.info(
+            "%d logs loaded in %.2f s, %d segments with %.1f MB were recovered",
+            loading.done,
+            time.monotonic() - started,
+            loading.segments_recovered,
+            loading.bytes_recovered / 1e6,
+        )
+
+    def start(self, node: Node) -> None:
+        self._node = node
+        config = self._config
+        self.logs.attach(node)
+        self.background = Background(self.logs, self.background_pool, node, _intervals(config))
+        self.cleaner = CleanerManager(
+            self.logs,
+            self.cleaner_pool,
+            self._rng,
+            node,
+            _settings(config),
+            now_ms=self._clock.now_ms,
+            monotonic_ms=self._clock.monotonic_ms,
+        )
+        self.cleaner.on_failure = self._status_soon
+        self.logs.cleaner = self.cleaner
+        self.moves = Moves(self.logs, self.background_pool, node)
+        self._take_config()
+        self.background.start()
+        self.cleaner.start(config["log.initial.task.delay.ms"])
+        self.moves.start()
+        self._status_soon()
+
+    def reconfigured(self) -> None:
+        """Dynamic values have changed."""
+        self._take_config()
+        if self.background is not None:
+            self.background.intervals = _intervals(self._config)
+        if self.cleaner is not None:
+            settings = _settings(self._config)
+            if settings != self.cleaner.settings:
+                self.cleaner.reconfigure(settings)
+
+    def _take_config(self) -> None:
+        self.logs.cordoned = frozenset(self._config.get("cordoned.log.dirs") or ())
+        cap = self._config.get("stratalog.retention.future.timestamp.cap.ms")
+        self.logs.future_cap_ms = -1 if cap is None else int(cap)
+
+    # --- what `stratalog why` reads ----------------------------------------------------------------------------------
+    def _status_soon(self) -> None:
+        if not self._status_due and self._node is not None:
+            self._status_due = True
+            self._node.after(STATUS_DELAY_MS, self._write_status)
+
+    def _write_status(self, now: Millis) -> None:
+        self._status_due = False
+        for directory in self.logs.online:
+            content = json.dumps(status_of(self.logs, directory, now), indent=1).encode()
+            path = f"{directory.path}/{STATUS_FILE}"
+
+            def done(_: Any, error: BaseException | None, path: str = path) -> None:
+                if isinstance(error, OSError):
+                    log.warning("%s could not be written: %s", path, error)  # only `why` reads it
+                elif error is not None:
+                    raise error
+
+            def work(path: str = path, content: bytes = content) -> None:
+                self._disk.write_atomically(path, content)
+
+            self.background_pool.submit("status", work, done)
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+    def stop(self) -> None:
+        """End everything that works on logs; returns when no thread does any more."""
+        if self.background is not None:
+            self.background.close()
+        if self.moves is not None:
+            self.moves.close()
+        if self.cleaner is not None:
+            self.cleaner.close()
+        self.cleaner_pool.close()
+        self.background_pool.close()
+        if self.cleaner is not None:
+            self.cleaner.closed()
+
+    def gauges(self) -> list[tuple[str, str, float]]:
+        return self.logs.gauges(self._clock.now_ms())
+
+
+def _settings(config: BrokerConfig) -> Settings:
+    return Settings(
+        threads=config["log.cleaner.threads"],
+        map_bytes=config["log.cleaner.dedupe.buffer.size"],
+        load_factor=config["log.cleaner.io.buffer.load.factor"],
+        io_buffer_bytes=config["log.cleaner.io.buffer.size"],
+        bytes_per_second=config["log.cleaner.io.max.bytes.per.second"],
+        backoff_ms=config["log.cleaner.backoff.ms"],
+        enable=config["log.cleaner.enable"],
+    )
+
+
+def _intervals(config: BrokerConfig) -> Intervals:
+    flush = config["log.flush.scheduler.interval.ms"]
+    return Intervals(
+        initial_ms=config["log.initial.task.delay.ms"],
+        retention_ms=config["log.retention.check.interval.ms"],
+        recovery_points_ms=config["log.flush.offset.checkpoint.interval.ms"],
+        log_starts_ms=config["log.flush.start.offset.checkpoint.interval.ms"],
+        high_watermarks_ms=config["replica.high.watermark.checkpoint.interval.ms"],
+        flush_look_ms=Intervals().flush_look_ms if flush is None or flush >= MAX_INT64 else flush,
+    )
