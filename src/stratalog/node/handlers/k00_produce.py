@@ -148,7 +148,9 @@ def handle(node: Node, request: Request, now: Millis) -> Any:
     produced = Produced(request, acks, timeout_ms, topics)
     if transactional is not None or not -1 <= acks <= 1:
         code = ErrorCode.INVALID_REQUEST if transactional is not None else ErrorCode.INVALID_REQUIRED_ACKS
-        for raw, _, partitions in wanted:
+        for raw, key, partitions in wanted:
+            if version < 13:
+                _check_text(key)
             topics.append((raw, [(None, index, None, code, code.text, ()) for index, _ in partitions]))
         node.produced.append(produced)
         return Parked(node, request)
@@ -157,6 +159,8 @@ def handle(node: Node, request: Request, now: Millis) -> Any:
         entries: list[Entry] = []
         topics.append((raw, entries))
         known = index_of.get(key)
+        if known is None and version < 13:
+            _check_text(key)  # now, while the connection is at hand: the answer has to name it
         for index, records in partitions:
             partition = None if known is None else known.get(index)
             if partition is None:
@@ -240,6 +244,8 @@ def _walk_flexible(
             p += 1
             if size >= 0x80:
                 size, p = _varint(frame, p - 1)
+            if size == 0:
+                raise Malformed("a topic without a name", position=p)
             key = bytes(frame[p : p + size - 1])
             p += size - 1
             raw = bytes(frame[begin:p])
@@ -446,8 +452,12 @@ def _response(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> Prod
 
 def _name(raw: bytes, version: int) -> str:
     start = 2 if version < 9 else _varint(memoryview(raw), 0)[1]
+    return raw[start:].decode()
+
+
+def _check_text(name: bytes) -> None:
     try:
-        return raw[start:].decode()
+        name.decode()
     except UnicodeDecodeError as error:
         raise Malformed("a topic's name is no text") from error
 
