@@ -166,13 +166,15 @@ class LogReader:
         batch_bytes: int = BATCH_BYTES,
         timestamp_unit: Literal["ms", "us"] = "ms",
         verify: bool = True,
+        stable: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """The records with an offset in [start, end) and a timestamp in [start_time, end_time) (milliseconds), as Arrow
         record batches of about `batch_bytes` of log each, in offset order.
 
         `columns`: some of `offset timestamp timestampType key value headers`; only these are decoded.  `committed`
         leaves out aborted transactions and everything from the first open one on; control records are never rows.
-        `verify=False` leaves out the checksums.  Ends with `CorruptBatch` (file and position in the text) at damage,
+        `verify=False` leaves out the checksums.  `stable` promises that `end` is at most the last stable offset: open
+        transactions are then not looked for, which saves going through a segment's headers.  Ends with `CorruptBatch` (file and position in the text) at damage,
         with `LogChanged` where retention was faster.
         """
         names = arrow.chosen(columns)
@@ -183,7 +185,7 @@ class LogReader:
             raise ValueError(f"batch_bytes is at least 1, not {batch_bytes}")
         early = MIN_INT64 if start_time is None else start_time
         late = MAX_INT64 if end_time is None else end_time
-        pieces = self._pieces(start, end, early, isolation, batch_bytes, verify=verify)
+        pieces = self._pieces(start, end, early, isolation, batch_bytes, verify=verify, stable=stable)
         return self._decoded(pieces, names, early, late, timestamp_unit, 8 * batch_bytes)
 
     def to_arrow(self, **options: Any) -> pa.Table:
@@ -259,6 +261,7 @@ class LogReader:
         batch_bytes: int,
         *,
         verify: bool = True,
+        stable: bool = False,
     ) -> Iterator[_Piece]:
         """The log's bytes in pieces of whole batches, each with the batches of it that are wanted."""
         first = self.log_start_offset
@@ -268,7 +271,7 @@ class LogReader:
             stop = min(stop, end)
         if begin >= stop:
             return
-        transactions = _Transactions(self, begin, stop) if isolation == "committed" else None
+        transactions = _Transactions(self, begin, stop, stable=stable) if isolation == "committed" else None
         walk = _Walk(self._disk, self, begin, stop, early, batch_bytes, verify=verify)
         for piece in walk.pieces():
             rows = piece.table.rows
@@ -491,7 +494,7 @@ class _Transactions:
     when the first transactional batch comes by.
     """
 
-    def __init__(self, reader: LogReader, begin: int, stop: int) -> None:
+    def __init__(self, reader: LogReader, begin: int, stop: int, *, stable: bool = False) -> None:
         self._reader = reader
         self._disk = reader._disk
         self._markers: dict[int, tuple[list[int], list[bool]]] = {}
@@ -500,7 +503,9 @@ class _Transactions:
         self._stop = stop
         self._end = stop
         self._open: dict[int, int] = {}
-        self._find_open()
+        self._stable = stable
+        if not stable:
+            self._find_open()
         if self._open:
             self._resolve(begin)
 
@@ -546,7 +551,8 @@ class _Transactions:
             if not following:
                 break
             reached = max(last + 1, following[0])
-        self._end = min([self._stop, *still_open.values()])
+        if not self._stable:
+            self._end = min([self._stop, *still_open.values()])
 
     def _go_through(self, segment: _Segment, position: int, stop: int, still_open: dict[int, int]) -> int:
         """Take the transactional batches of a segment into account; the last offset seen."""
