@@ -55,7 +55,7 @@ class Peer:
 @contextlib.contextmanager
 def ours(settings: tuple[str, ...] = ()) -> Iterator[Peer]:
     """Stratalog in a process of its own, on a temporary directory."""
-    directory = tempfile.mkdtemp(prefix="bench-")
+    directory = tempfile.mkdtemp(prefix="stratalog-raw-bench-")
     command = [
         sys.executable, "-m", "stratalog.server", "listeners=PLAINTEXT://127.0.0.1:0",
         f"log.dirs={directory}/data", "node.id=1", *settings,
@@ -79,7 +79,7 @@ def kafka(settings: tuple[str, ...] = ()) -> Iterator[Peer | None]:
     if kafka_home() is None:
         yield None
         return
-    directory = tempfile.mkdtemp(prefix="bench-")
+    directory = tempfile.mkdtemp(prefix="stratalog-raw-bench-")
     broker = start_broker(directory, *settings, port=free_port(2), heap="-Xmx1G -Xms1G")
     try:
         yield Peer("kafka", broker.port, broker.pid)
