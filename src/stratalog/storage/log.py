@@ -1008,8 +1008,12 @@ class Log:
             self.commit_staged(0)
             self.producers.map_end_offset = max(self.producers.map_end_offset, self._log_end.offset)
             self.take_snapshot(sync=True)
-            self.segment_set.active.become_inactive()
+            active = self.segment_set.active
+            active.become_inactive()
             self.flush()
+            for index in (active.offset_index.file, active.time_index.file):
+                if (file := index.sync_file()) is not None:
+                    file.fsync()  # also when the flush had nothing to do: after a clean stop, every entry is believed
             if self._dir_dirty:
                 self.disk.fsync_dir(self.directory)
         for segment in self.segment_set.all:

@@ -1,0 +1,6 @@
+"""Makes `crash_kit` and `workloads` importable."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
