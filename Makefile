@@ -44,7 +44,7 @@ schema: setup-dev  ## compare our message classes with the definitions inside Ka
 
 golden: setup-dev  ## record the golden files again with the real Java classes
 	@tools/golden/record
-	@tools/golden_records/record
+	@$(PY) tools/golden_records/record.py
 
 bench: setup-dev  ## measure, side by side with the peers (quiet machine, please)
 	@$(PY) -m bench $(ARGS)

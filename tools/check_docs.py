@@ -18,14 +18,17 @@ INVARIANT = re.compile(r"^\| *([A-Z]{2}-\d+) *\|")
 
 def findings() -> list[str]:
     found: list[str] = []
-    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    documents = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    documents += sorted((ROOT / "docs").rglob("*.md"))
     for document in documents:
         text = document.read_text(encoding="utf-8")
         name = document.relative_to(ROOT)
         for number, line in enumerate(text.splitlines(), 1):
-            for target in LINK.findall(line):
-                if "://" not in target and not (document.parent / target).exists():
-                    found.append(f"{name}:{number}: the link leads nowhere: {target}")
+            found.extend(
+                f"{name}:{number}: the link leads nowhere: {target}"
+                for target in LINK.findall(line)
+                if "://" not in target and not (document.parent / target).exists()
+            )
             for path, test in QUOTED.findall(line):
                 file = ROOT / path
                 if not file.exists() and not list(ROOT.glob(path + "*")):
