@@ -174,8 +174,8 @@ class LogReader:
         `columns`: some of `offset timestamp timestampType key value headers`; only these are decoded.  `committed`
         leaves out aborted transactions and everything from the first open one on; control records are never rows.
         `verify=False` leaves out the checksums.  `stable` promises that `end` is at most the last stable offset: open
-        transactions are then not looked for, which saves going through a segment's headers.  Ends with `CorruptBatch` (file and position in the text) at damage,
-        with `LogChanged` where retention was faster.
+        transactions are then not looked for, which saves going through a segment's headers.  Ends with `CorruptBatch`
+        (file and position in the text) at damage, with `LogChanged` where retention was faster.
         """
         names = arrow.chosen(columns)
         arrow.schema(names)  # a missing PyArrow is said here, not at the first batch

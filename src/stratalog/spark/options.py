@@ -57,6 +57,7 @@ _WRITE: Final = (
     "partitions",
     "segmentBytes",
     "topicId",
+    "timestamps",
 )
 _IGNORED: Final = (
     "kafkaConsumer.pollTimeoutMs",
@@ -142,7 +143,7 @@ class WriteOptions:
     exactly_once: bool
     write_id: str | None
     write_version: int
-    include_headers: bool
+    keep_timestamps: bool
     partitions: int | None
     segment_bytes: int
     topic_id: str | None
@@ -326,7 +327,7 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
         exactly_once=options.choice("guarantee", "exactly-once", ("exactly-once", "at-least-once")) == "exactly-once",
         write_id=options.text("writeId") or None,
         write_version=options.number("writeVersion", low=0) or 0,
-        include_headers=options.flag("includeHeaders", False),
+        keep_timestamps=options.choice("timestamps", "now", ("now", "column")) == "column",
         partitions=options.number("partitions", high=100_000),
         segment_bytes=options.size("segmentBytes", 1 << 30, low=1 << 20, high=2**31 - 1),
         topic_id=options.text("topicId") or None,

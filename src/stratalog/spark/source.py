@@ -25,7 +25,7 @@ from stratalog.spark.errors import OptionError
 from stratalog.spark.options import ReadOptions, TopicPartition, check_names, columns_of, read_options, write_options
 
 
-class StratalogDataSource(DataSource):  # type: ignore[misc]
+class StratalogDataSource(DataSource):
     """The data source."""
 
     @classmethod
@@ -69,7 +69,7 @@ class StratalogDataSource(DataSource):  # type: ignore[misc]
         return StreamWriter(options, schema)
 
 
-class Task(InputPartition):  # type: ignore[misc]
+class Task(InputPartition):
     """What a task reads: slices of one partition, one behind the other."""
 
     def __init__(self, slices: tuple[origin.Slice, ...], early: int | None = None, late: int | None = None) -> None:
@@ -78,7 +78,7 @@ class Task(InputPartition):  # type: ignore[misc]
         self.late = late
 
 
-class Reader(DataSourceReader):  # type: ignore[misc]
+class Reader(DataSourceReader):
     """A batch query."""
 
     def __init__(self, options: ReadOptions, schema_: StructType) -> None:
@@ -112,6 +112,7 @@ def read_task(partition: InputPartition, options: ReadOptions, schema_: StructTy
     """Arrow batches of a task; Spark makes one with the value None where there is nothing to read."""
     if partition.value is None:
         return
+    assert isinstance(partition, Task), "Spark gives back what was planned"
     shape = schema.Shape(schema_)
     for piece in partition.value:
         yield from origin.read(piece, options, shape, partition.early, partition.late)

@@ -31,7 +31,7 @@ from stratalog.spark.source import Task, read_task
 Offsets = dict[TopicPartition, int]
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming query's side of the driver.  `read` runs in tasks, on a copy without connections."""
 
     def __init__(
@@ -106,9 +106,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if isinstance(limit, ReadAllAvailable):
             return to_json(ends)
         minimum = self._options.min_offsets_per_trigger
-        if minimum is not None and self._target is None and total < minimum:
-            if now - self._last_trigger < self._options.max_trigger_delay_s:
-                return start
+        waits = minimum is not None and self._target is None and total < minimum
+        if waits and now - self._last_trigger < self._options.max_trigger_delay_s:
+            return start
         self._last_trigger = now
         most = self._options.max_offsets_per_trigger
         if most is None or total <= most:

@@ -1,0 +1,225 @@
+"""Spark's own Kafka source on Apache Kafka 4.3.1 against ours, on a copy of its files and over the wire (issue 7)."""
+
+import json
+import shutil
+import time
+
+import pytest
+
+import kafka_peer
+import spark_peer
+from stratalog.client import Client, admin
+from stratalog.spark import reason
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.java,
+    pytest.mark.skipif(kafka_peer.kafka_home() is None, reason=kafka_peer.why_missing() or "no Kafka"),
+    pytest.mark.skipif(spark_peer.jars() is None, reason=spark_peer.why_missing() or "no jars"),
+]
+SETTINGS = (
+    "log.segment.bytes=1048576",
+    "log.cleaner.backoff.ms=200",
+    "log.cleaner.min.cleanable.ratio=0.01",
+    "log.initial.task.delay.ms=100",
+    "log.retention.check.interval.ms=500",
+    "group.initial.rebalance.delay.ms=0",
+)
+BASE_TIME = 1_700_000_000_000
+
+
+def produce(bootstrap, topic, rows, **settings):
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **settings})
+    for row in rows:
+        producer.produce(topic, **row)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def transactional(bootstrap, name, topic, batches):
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(30)
+    for commit, values in batches:
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value=value, partition=0)
+        producer.flush(30)
+        if commit is not None:
+            (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    return producer
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory):
+    """A broker with the topics of all tests, and a copy of its directory."""
+    place = tmp_path_factory.mktemp("peer")
+    with kafka_peer.kafka_broker(place / "kafka", *SETTINGS) as kafka:
+        with Client(kafka.bootstrap) as client:
+            admin.create_topic(client, "mixed", partitions=3, replication_factor=1)
+            admin.create_topic(client, "txn", partitions=1, replication_factor=1)
+            admin.create_topic(client, "cut", partitions=2, replication_factor=1)
+            admin.create_topic(client, "empty", partitions=2, replication_factor=1)
+            admin.create_topic(
+                client, "compacted", partitions=1, replication_factor=1,
+                configs={"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"},
+            )  # fmt: skip
+            for turn, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+                produce(
+                    kafka.bootstrap,
+                    "mixed",
+                    (
+                        {
+                            "value": None if i % 11 == 0 else b"value %d %d " % (turn, i) * (40 if i % 3 else 1),
+                            "key": b"key %d" % (i % 50) if i % 7 else None,
+                            "partition": i % 2,  # the third partition stays empty
+                            "timestamp": BASE_TIME + turn * 1_000_000 + i * 100,
+                            "headers": [("h", b"%d" % i), ("none", None), ("h", b"")] if i % 5 == 0 else None,
+                        }
+                        for i in range(3000)
+                    ),
+                    **{"compression.type": codec},
+                )
+            held = transactional(kafka.bootstrap, "c", "txn", [(True, [b"first"]), (None, [])])
+            one = [(turn % 2 == 0, [b"one %d %d" % (turn, i) for i in range(20)]) for turn in range(6)]
+            two = [(turn % 3 == 0, [b"two %d %d" % (turn, i) for i in range(20)]) for turn in range(6)]
+            transactional(kafka.bootstrap, "a", "txn", one)
+            transactional(kafka.bootstrap, "b", "txn", two)
+            produce(kafka.bootstrap, "txn", ({"value": b"plain %d" % i} for i in range(30)))
+            held.produce("txn", value=b"open", partition=0)
+            held.flush(30)
+            produce(kafka.bootstrap, "txn", ({"value": b"behind %d" % i} for i in range(30)))
+            produce(
+                kafka.bootstrap, "cut",
+                ({"value": b"c" * 1000, "key": b"%d" % i, "partition": i % 2} for i in range(8000)),
+            )  # fmt: skip
+            admin.delete_records(client, "cut", {0: 2500, 1: 17})
+            produce(
+                kafka.bootstrap, "compacted",
+                ({"value": b"%d " % i * 60, "key": b"k%d" % (i % 40)} for i in range(12_000)),
+            )  # fmt: skip
+        log = kafka.log_dir
+        until = time.monotonic() + 60
+        while "compacted 0 0" in checkpoint(log) or "compacted 0" not in checkpoint(log):
+            assert time.monotonic() < until, "the cleaner did not come by"
+            time.sleep(0.2)
+        time.sleep(1)
+        shutil.copytree(log, place / "copy")
+        yield {"bootstrap": kafka.bootstrap, "path": str(place / "copy"), "live": str(log)}
+        held.abort_transaction(30)
+
+
+def checkpoint(log):
+    path = log / "cleaner-offset-checkpoint"
+    return path.read_text() if path.exists() else ""
+
+
+def theirs(spark, peer, isolation="read_committed", **options):
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", peer["bootstrap"])
+    return reader.option("kafka.isolation.level", isolation).options(**options).load()
+
+
+def ours(spark, peer, *ways, **options):
+    reader = spark.read.format("stratalog").options(**options)
+    if "wire" in ways:
+        reader = reader.option("kafka.bootstrap.servers", peer["bootstrap"])
+    for way in ways:
+        if way in ("path", "live"):
+            reader = reader.option("path", peer[way])
+    return reader.load()
+
+
+def table(frame):
+    return frame.toArrow().sort_by([("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")])
+
+
+CASES = {
+    "everything": {"subscribePattern": "mixed|cut|compacted|empty|txn", "includeHeaders": "true"},
+    "assigned, without headers": {"assign": '{"mixed": [1, 2], "cut": [0]}'},
+    "from offsets to offsets": {
+        "subscribe": "mixed",
+        "startingOffsets": '{"mixed": {"0": 1200, "1": -2, "2": -2}}',
+        "endingOffsets": '{"mixed": {"0": 5000, "1": 3333, "2": -1}}',
+    },
+    "from a time to a time": {
+        "subscribe": "mixed",
+        "startingTimestamp": str(BASE_TIME + 2_000_050),
+        "endingTimestamp": str(BASE_TIME + 3_100_000),
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+    "times for each partition, over offsets": {
+        "subscribe": "mixed",
+        "startingOffsetsByTimestamp": json.dumps(
+            {"mixed": {"0": BASE_TIME + 5_000, "1": BASE_TIME + 4_000_000, "2": 0}}
+        ),
+        "startingOffsets": "earliest",
+        "startingOffsetsByTimestampStrategy": "latest",
+        "endingOffsetsByTimestamp": json.dumps(
+            {"mixed": {"0": BASE_TIME + 1_200_000, "1": BASE_TIME + 99_000_000, "2": 5}}
+        ),
+    },
+    "more tasks": {"subscribe": "mixed,cut", "minPartitions": "7"},
+    "small tasks": {"subscribe": "compacted,mixed", "maxRecordsPerPartition": "1500"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_frames_equal_those_of_sparks_kafka_source(spark, peer, case):
+    """Equal schemas and rows, from files, over the wire, and from both."""
+    options = CASES[case]
+    wanted = theirs(spark, peer, **options)
+    rows = table(wanted)
+    assert rows.num_rows > 100
+    for ways in (("path",), ("wire",), ("path", "wire")):
+        got = ours(spark, peer, *ways, **options)
+        assert got.schema == wanted.schema
+        assert table(got).equals(rows), ways
+
+
+def test_an_uncommitted_read_has_aborted_and_open_transactions_too(spark, peer):
+    """`isolation` as Kafka's `isolation.level`; committed is the default here."""
+    rows = table(theirs(spark, peer, isolation="read_uncommitted", subscribe="txn"))
+    committed = table(theirs(spark, peer, subscribe="txn"))
+    assert rows.num_rows > committed.num_rows > 50
+    for way in ("path", "wire"):
+        assert table(ours(spark, peer, way, subscribe="txn", isolation="uncommitted")).equals(rows)
+        level = {"kafka.isolation.level": "read_uncommitted"}
+        assert table(ours(spark, peer, way, subscribe="txn", **level)).equals(rows)
+        assert table(ours(spark, peer, way, subscribe="txn")).equals(committed)
+
+
+def test_the_live_directory_of_a_running_broker_reads_the_same(spark, peer):
+    """No copy is needed."""
+    rows = table(theirs(spark, peer, subscribe="mixed,compacted", includeHeaders="true"))
+    got = ours(spark, peer, "live", subscribe="mixed,compacted", includeHeaders="true", splitBytes="300k")
+    assert got.rdd.getNumPartitions() > 6
+    assert table(got).equals(rows)
+
+
+def test_what_the_files_do_not_have_comes_from_the_broker(spark, peer):
+    """History from files and the rest over the wire, each record once."""
+    produce(peer["bootstrap"], "empty", ({"value": b"later %d" % i, "partition": i % 2} for i in range(50)))
+    assert ours(spark, peer, "path", subscribe="empty").count() == 0
+    rows = table(theirs(spark, peer, subscribe="empty"))
+    assert rows.num_rows == 50
+    assert table(ours(spark, peer, "path", "wire", subscribe="empty")).equals(rows)
+
+
+def test_what_kafkas_source_refuses_is_refused_here(spark, peer):
+    """No match for a time, offsets that are gone, offsets for some partitions only."""
+    for options, word in (
+        ({"startingTimestamp": "9000000000000"}, "no record from then on"),
+        ({"startingOffsets": '{"cut": {"0": 3, "1": 17}}'}, "not there any more"),
+        ({"startingOffsets": '{"cut": {"0": -2}}'}, "does not have cut-1"),
+        ({"endingOffsets": '{"cut": {"0": 99999, "1": -1}}'}, "it ends before offset"),
+    ):
+        for way in ("path", "wire"):
+            with pytest.raises(Exception, match=word) as raised:
+                ours(spark, peer, way, subscribe="cut", **options).count()
+            assert word in reason(raised.value)
+            assert "\n" not in reason(raised.value)
+    lost = {"startingOffsets": '{"cut": {"0": 3, "1": 17}}', "failOnDataLoss": "false"}
+    for way in ("path", "wire"):
+        got = ours(spark, peer, way, subscribe="cut", **lost)
+        assert got.count() == ours(spark, peer, way, subscribe="cut").count()
