@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from stratalog.base.ports import Clock, Disk, Rng
 from stratalog.base.types import MAX_INT64, Millis, Uuid
+from stratalog.controller.controller import Result
 from stratalog.logs.background import Background, Intervals
 from stratalog.logs.cleaner.manager import CleanerManager, Settings
 from stratalog.logs.moves import Moves
@@ -26,6 +27,7 @@ from stratalog.logs.registry import Key, LogRegistry
 from stratalog.logs.status import STATUS_FILE, status_of
 from stratalog.node.config import BrokerConfig
 from stratalog.node.node import Node
+from stratalog.protocol.disk.metadata import BrokerRegistrationChangeRecord
 from stratalog.server.pool import ThreadPool
 from stratalog.storage.config import LogConfig
 
@@ -138,8 +140,26 @@ class LogService:
 
     def _take_config(self) -> None:
         self.logs.cordoned = frozenset(self._config.get("cordoned.log.dirs") or ())
+        if self._node is not None:
+            self._node.after(0, self._tell_cordoned)
         cap = self._config.get("stratalog.retention.future.timestamp.cap.ms")
         self.logs.future_cap_ms = -1 if cap is None else int(cap)
+
+    def _tell_cordoned(self, now: Millis) -> None:
+        """The controller places new partitions: it has to know which directories take none."""
+        node = self._node
+        assert node is not None
+        broker = node.image.brokers.get(node.node_id)
+        if broker is None:
+            return
+        cordoned = self.logs.cordoned
+        ids = [d.id for d in self.logs.directories if "*" in cordoned or d.path in cordoned]
+        if ids == list(broker.cordoned_directories or ()):
+            return
+        record = BrokerRegistrationChangeRecord(
+            broker_id=node.node_id, broker_epoch=broker.epoch, cordoned_log_dirs=ids
+        )
+        node.controller.submit(lambda _: Result([record], None), None, now)
 
     # --- what `stratalog why` reads ----------------------------------------------------------------------------------
     def _status_soon(self) -> None:

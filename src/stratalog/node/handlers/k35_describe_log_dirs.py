@@ -38,10 +38,19 @@ def handle(node: Node, request: Request, now: Millis) -> DescribeLogDirsResponse
                     partition_index=partition, partition_size=log.size, offset_lag=0, is_future_key=False
                 )
             )
+        for (topic, partition), log in directory.futures.items():
+            if wanted is None or partition in wanted.get(topic, ()):
+                lag = 0 if node.moves is None else node.moves.lag((topic, partition))
+                found.setdefault(topic, []).append(
+                    DescribeLogDirsPartition(
+                        partition_index=partition, partition_size=log.size, offset_lag=lag, is_future_key=True
+                    )
+                )
         result = DescribeLogDirsResult(
             error_code=0,
             log_dir=directory.path,
             topics=[DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in found.items()],
+            is_cordoned="*" in node.logs.cordoned or directory.path in node.logs.cordoned,
         )
         try:
             result.usable_bytes = node.disk.free_bytes(directory.path)
