@@ -138,8 +138,8 @@ class Partition:
         if acks == -1 and len(self.isr) < log.config.min_insync_replicas:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"The size of the current ISR {list(self.isr)} is insufficient to satisfy the min.isr requirement of "
-                f"{log.config.min_insync_replicas} for partition {self.topic}-{self.index}",
+                f"{self.topic}-{self.index} has {len(self.isr)} in-sync replicas {list(self.isr)}; acks=all needs "
+                f"min.insync.replicas={log.config.min_insync_replicas}",
             )
         info = log.stage_append(records, self.leader_epoch, now, origin=origin, guard=guard)
         self.staged_bytes += info.size
