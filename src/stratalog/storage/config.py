@@ -137,42 +137,31 @@ def parse_value(key: Key, text: str) -> int | float | bool | str | tuple[str, ..
         try:
             value = int(text)
         except ValueError:
-            raise ValueError(
-                f"Invalid value {text} for configuration {key.name}: Not a number of type {key.type.upper()}"
-            ) from None
+            raise ValueError(f"{key.name}={text}: not a whole number") from None
     elif key.type == "double":
         try:
             value = float(text)
         except ValueError:
-            raise ValueError(
-                f"Invalid value {text} for configuration {key.name}: Not a number of type DOUBLE"
-            ) from None
+            raise ValueError(f"{key.name}={text}: not a number") from None
     elif key.type == "boolean":
         lowered = text.lower()
         if lowered not in ("true", "false"):
-            raise ValueError(
-                f"Invalid value {text} for configuration {key.name}: Expected value to be either true or false"
-            )
+            raise ValueError(f"{key.name}={text}: allowed are true and false")
         return lowered == "true"
     elif key.type == "list":
         items = tuple(item.strip() for item in text.split(",") if item.strip())
         for item in items:
             if key.choices and item not in key.choices:
-                raise ValueError(
-                    f"Invalid value {item} for configuration {key.name}: String must be one of: "
-                    f"{', '.join(key.choices)}"
-                )
+                raise ValueError(f"{key.name}={item}: allowed are {', '.join(key.choices)}")
         return items
     else:
         if key.choices and text not in key.choices:
-            raise ValueError(
-                f"Invalid value {text} for configuration {key.name}: String must be one of: {', '.join(key.choices)}"
-            )
+            raise ValueError(f"{key.name}={text}: allowed are {', '.join(key.choices)}")
         return text
     if value < key.low:
-        raise ValueError(f"Invalid value {text} for configuration {key.name}: Value must be at least {key.low}")
+        raise ValueError(f"{key.name}={text}: at least {key.low} is allowed")
     if value > key.high:
-        raise ValueError(f"Invalid value {text} for configuration {key.name}: Value must be no more than {key.high}")
+        raise ValueError(f"{key.name}={text}: at most {key.high} is allowed")
     return value
 
 
@@ -182,6 +171,6 @@ def parse(values: Mapping[str, str], base: LogConfig = DEFAULT) -> LogConfig:
     for name, text in values.items():
         key = KEYS.get(name)
         if key is None:
-            raise ValueError(f"Unknown topic config name: {name}")
+            raise ValueError(f"{name} is no configuration key of a topic")
         changes[key.attribute] = parse_value(key, text)
     return replace(base, overridden=frozenset(values), **changes)  # type: ignore[arg-type]

@@ -451,12 +451,12 @@ class Log:
             if entry is not None and epoch < entry.epoch:
                 raise ApiError(
                     ErrorCode.INVALID_PRODUCER_EPOCH,
-                    f"Epoch of producer {pid} is {epoch}, which is smaller than the last seen epoch {entry.epoch}",
+                    f"producer {pid} comes with epoch {epoch}; epoch {entry.epoch} has written here already",
                 )
             if self.config.transaction_partition_verification_enable and (
                 guard is None or producers.verifications.get(pid) is not guard
             ):
-                raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+                raise ApiError(ErrorCode.INVALID_TXN_STATE, "the producer has no open transaction in this partition")
         producers.append_data(
             pid,
             epoch,
@@ -902,8 +902,8 @@ class Log:
         if offset > self._high_watermark.offset:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Cannot increment the log start offset to {offset} of partition {self.topic}-{self.partition} since "
-                f"it is larger than the high watermark {self._high_watermark.offset}",
+                f"{self.topic}-{self.partition} cannot start at {offset}: only what is below the high watermark "
+                f"{self._high_watermark.offset} may be deleted",
             )
         if offset <= self.log_start_offset:
             return False

@@ -354,16 +354,16 @@ class ProducerState:
             if first_sequence != 0 and entry.epoch != -1:
                 raise ApiError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"Invalid sequence number for new epoch of producer {producer_id} at offset {offset}: {epoch} "
-                    f"(request epoch), {first_sequence} (seq. number), {entry.epoch} (current producer epoch)",
+                    f"producer {producer_id} begins epoch {epoch} with sequence {first_sequence} at offset {offset}; an epoch "
+                    f"begins with 0 (the last epoch here is {entry.epoch})",
                 )
             return
         last = entry.last_sequence
         if first_sequence != last + 1 and not (first_sequence == 0 and last == MAX_INT32):
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Out of order sequence number for producer {producer_id} at offset {offset}: {first_sequence} "
-                f"(incoming seq. number), {last} (current end sequence number)",
+                f"producer {producer_id} sends sequence {first_sequence} at offset {offset} after {last}: what lies "
+                "between has not come",
             )
 
     def _check_verification(self, producer_id: int, first_sequence: int, *, known: bool) -> None:
@@ -371,14 +371,13 @@ class ProducerState:
         if guard.supports_epoch_bump and first_sequence != 0 and not known:
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Invalid sequence number for producer {producer_id}: {first_sequence} (incoming seq. number). "
-                "Expected sequence 0 for transactions v2 idempotent producer with no existing state.",
+                f"producer {producer_id} is not known here and begins with sequence {first_sequence}, not with 0",
             )
         if first_sequence > guard.lowest_sequence:
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Out of order sequence number for producer {producer_id}: {first_sequence} (incoming seq. number), "
-                f"{guard.lowest_sequence} (earliest seen sequence)",
+                f"producer {producer_id} sends sequence {first_sequence}, and {guard.lowest_sequence} came before it "
+                "and was refused",
             )
 
     def _forget(self, producer_id: int) -> None:

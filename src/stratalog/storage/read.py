@@ -89,8 +89,7 @@ def _region(
 def _out_of_range(log: Log, offset: int) -> ApiError:
     return ApiError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"Received request for offset {offset} for partition {log.topic}-{log.partition}, but we only have log "
-        f"segments upto {log.log_end_offset} and the log start offset is {log.log_start_offset}.",
+        f"{log.topic}-{log.partition} has no offset {offset}: it goes from {log.log_start_offset} to {log.log_end_offset}",
     )
 
 
