@@ -7,33 +7,19 @@
     replay    a range of a topic into another topic or broker
 
 Each takes `spark=None` (the active session, else a local one), `progress=None` (called with what, done, total) and
-gives a small report object with `.as_dict()`.  The bytes of records never go through the JVM, except in `export` where Spark
-writes the table.  Called from the driver; functions whose names begin with `_` and take a task run in Python workers.
+gives a small report object with `.as_dict()`.  The bytes of records never go through the JVM, except in `export`
+where values are parsed.  The functions are called from the driver; what a worker runs are the callables that they
+give to Spark.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from stratalog.spark.jobs.compact import compact
-    from stratalog.spark.jobs.export import export
-    from stratalog.spark.jobs.profile import profile
-    from stratalog.spark.jobs.replay import replay
-    from stratalog.spark.jobs.verify import verify
+import importlib
+from typing import Any
 
 JOBS = ("compact", "export", "profile", "replay", "verify")
-__all__ = ["compact", "export", "profile", "replay", "verify"]
 
 
 def job(name: str) -> Any:
-    """The function of a job, imported when it is wanted."""
-    import importlib
-
+    """The function of a job, imported when it is wanted: a module of this package and its function have one name."""
     return getattr(importlib.import_module(f"stratalog.spark.jobs.{name}"), name)
-
-
-def __getattr__(name: str) -> Any:
-    if name in JOBS:
-        return job(name)
-    raise AttributeError(f"module 'stratalog.spark.jobs' has no attribute {name!r}")

@@ -39,7 +39,7 @@ from stratalog.records.kernels import BASE_OFFSET, MAP_FULL, NEEDS_PYTHON, OK, T
 from stratalog.records.offset_map import OffsetMap
 from stratalog.server.disk import RealDisk
 from stratalog.spark.errors import NotThere, SparkSourceError
-from stratalog.spark.jobs.running import Progress, Watch, balanced, session_of, tasks
+from stratalog.spark.jobs.running import Progress, Watch, session_of, spread, tasks
 from stratalog.storage import checkpoints, layout
 from stratalog.storage.config import LogConfig, parse
 from stratalog.storage.log import Log
@@ -51,6 +51,8 @@ MAP_BYTES: Final = 64 << 20
 """Of the offset map in one task; what does not fit goes through the shuffle in several parts."""
 TASK_BYTES: Final = 128 << 20
 """Small segments share a task up to this; a larger one is a task alone."""
+PART_BYTES: Final = 32 << 20
+"""Groups of little segments share a rewriting task up to about this."""
 TASKS_MAX: Final = 512
 """Partitions of a shuffle: more only cost files."""
 _EMIT_ROWS: Final = 1 << 20
@@ -108,7 +110,9 @@ class _Plan:
     """The segments below the end of the range."""
     groups: tuple[tuple[int, ...], ...]
     numbers: tuple[int, ...]
-    """The number under which each group goes through the shuffle."""
+    """The number under which each group goes through the shuffle, increasing as the groups' offsets are."""
+    parts: int
+    """Partitions of that shuffle."""
     last_records: Mapping[int, LastRecord]
     transactions: Mapping[int, bytes]
     """For a group the state of the transactions before it, pickled; nothing where there are none."""
@@ -282,6 +286,9 @@ def _planned(spark: Any, log: Log, target: choice.Range, *, now_ms: int, map_byt
         index_bytes_max=log.config.segment_index_bytes,
         first_uncleanable=target.first_uncleanable,
     )
+    total = sum(segment.size for segment in segments)
+    cores = int(spark.sparkContext.defaultParallelism)
+    parts = min(len(groups), max(cores, total // PART_BYTES), TASKS_MAX)
     work = f"{log.directory}/{_WORK_PREFIX}{uuid.uuid4().hex}"
     log.disk.mkdir(work)
     return _Plan(
@@ -292,7 +299,8 @@ def _planned(spark: Any, log: Log, target: choice.Range, *, now_ms: int, map_byt
             _File(segment.base_offset, segment.size, log.disk.exists(segment.txn_index.path)) for segment in segments
         ),
         groups=tuple(tuple(group) for group in groups),
-        numbers=tuple(_numbers(spark, len(groups))),
+        numbers=tuple(spread(len(groups), parts)),
+        parts=parts,
         last_records={
             entry.producer_id: LastRecord(entry.last_offset, entry.epoch) for entry in log.producers.entries.values()
         },
@@ -302,22 +310,6 @@ def _planned(spark: Any, log: Log, target: choice.Range, *, now_ms: int, map_byt
         map_bytes=map_bytes,
         work=work,
     )
-
-
-def _numbers(spark: Any, groups: int) -> Iterator[int]:
-    parts = min(groups, TASKS_MAX)
-    places = balanced(spark, parts)
-    # Beyond one group a partition, numbers only need to differ.
-    taken = set(places)
-    extra = max(places) + 1
-    for group in range(groups):
-        if group < parts:
-            yield places[group]
-        else:
-            while extra in taken:
-                extra += 1
-            yield extra
-            extra += 1
 
 
 def _walked(
@@ -349,19 +341,25 @@ def _walked(
 
 def _run(spark: Any, plan: _Plan, task_bytes: int, name: str, progress: Progress | None) -> list[dict[str, Any]]:
     pieces = _pieces(plan.files, task_bytes)
-    parts = min(len(plan.groups), TASKS_MAX)
-    shuffle = min(max(len(pieces), int(spark.sparkContext.defaultParallelism)), TASKS_MAX)
+    cores = int(spark.sparkContext.defaultParallelism)
+    shuffle = min(max(len(pieces), cores), TASKS_MAX)
     keys = tasks(spark, len(pieces), _Keys(plan, pieces), _KEYS_SCHEMA)
+    # A key's highest offset is in its highest group, so that the two maxima belong together.
     survivors = (
         keys.repartition(shuffle, "h0", "h1")
         .groupBy("h0", "h1")
         .agg({"o": "max", "g": "max"})
-        .selectExpr("`max(o)` AS o", "`max(g)` AS n")
+        .selectExpr("`max(o)` AS o", "`max(g)` AS g")
     )
-    names = spark.createDataFrame(list(enumerate(plan.numbers)), "n bigint, g bigint")
-    every = names.selectExpr("-1L AS o", "g")
-    numbered = survivors.join(names.hint("broadcast"), "n").selectExpr("o", "g").unionByName(every)
-    done = numbered.repartition(parts, "g").sortWithinPartitions("g").mapInArrow(_Rewrite(plan), _DONE_SCHEMA)
+    # Each group comes once without an offset: one in which nothing survives must be rewritten, too.
+    numbers = ",".join(f"{number}L" for number in plan.numbers)
+    every = spark.range(0, 1, 1, 1).selectExpr("-1L AS o", f"explode(array({numbers})) AS g")
+    done = (
+        survivors.unionByName(every)
+        .repartition(plan.parts, "g")
+        .sortWithinPartitions("g")
+        .mapInArrow(_Rewrite(plan), _DONE_SCHEMA)
+    )
     with Watch(spark, f"compact {name}", progress):
         rows = done.collect()
     results = [pickle.loads(bytes(row[0])) for row in rows]
@@ -551,19 +549,20 @@ class _Keys:
         load_kernels()
         plan = self._plan
         bases = np.array(plan.group_bases(), dtype=np.int64)
+        numbers = np.array(plan.numbers, dtype=np.int64)
         job = _TaskCleaning(plan)
         try:
             for hashes, offsets in job.keys(*self._pieces[number], plan.secret, plan.map_bytes):
                 pairs = np.asarray(hashes, dtype=np.int64).reshape(-1, 2)
                 places = np.asarray(offsets, dtype=np.int64)
-                groups = np.searchsorted(bases, places, side="right") - 1
+                groups = numbers[np.searchsorted(bases, places, side="right") - 1]
                 for at in range(0, len(places), _EMIT_ROWS):
                     part = slice(at, at + _EMIT_ROWS)
                     columns = (
                         np.ascontiguousarray(pairs[part, 0]),
                         np.ascontiguousarray(pairs[part, 1]),
                         places[part],
-                        groups[part].astype(np.int64),
+                        groups[part],
                     )
                     yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=["h0", "h1", "o", "g"])
         finally:

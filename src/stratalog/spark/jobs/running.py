@@ -11,6 +11,7 @@ Progress = Callable[[str, int, int], None]
 """`progress("rewrite", tasks done, tasks in all)`, from a thread of its own."""
 
 _POLL_S: Final = 0.2
+_MASK: Final = 0xFFFFFFFF
 
 
 def session_of(spark: Any) -> Any:
@@ -82,22 +83,32 @@ class Watch:
             self._progress(self._what, done, sum(total for _, total in self._totals.values()))
 
 
-def balanced(spark: Any, parts: int) -> list[int]:
-    """For each of `parts` partitions a number that Spark's hash puts there: `repartition(parts, column)` of these
-    numbers gives every partition one of them, where plain numbers would pile up."""
-    if parts == 1:
-        return [0]
-    found: dict[int, int] = {}
-    start = 0
-    while len(found) < parts:
-        rows = (
-            spark.range(start, start + 16 * parts + 64)
-            .selectExpr("id", f"pmod(hash(id), {parts}) AS place")
-            .groupBy("place")
-            .min("id")
-            .collect()
-        )
-        for place, number in rows:
-            found.setdefault(int(place), int(number))
-        start += 16 * parts + 64
-    return [found[place] for place in range(parts)]
+def spread(count: int, parts: int) -> list[int]:
+    """Increasing numbers of which the i-th is put into partition `i % parts` by `repartition(parts, column)` of a
+    bigint column: every partition gets its share, where plain numbers would pile up in some."""
+    found: list[int] = []
+    number = 0
+    for index in range(count):
+        while _spark_hash(number) % parts != index % parts:
+            number += 1
+        found.append(number)
+        number += 1
+    return found
+
+
+def _spark_hash(number: int) -> int:
+    """Spark's hash of a bigint, Murmur3 with the seed 42, as a signed number."""
+    mixed = 42
+    for half in (number & _MASK, number >> 32 & _MASK):
+        word = half * 0xCC9E2D51 & _MASK
+        word = (word << 15 | word >> 17) & _MASK
+        mixed ^= word * 0x1B873593 & _MASK
+        mixed = (mixed << 13 | mixed >> 19) & _MASK
+        mixed = mixed * 5 + 0xE6546B64 & _MASK
+    mixed ^= 8
+    mixed ^= mixed >> 16
+    mixed = mixed * 0x85EBCA6B & _MASK
+    mixed ^= mixed >> 13
+    mixed = mixed * 0xC2B2AE35 & _MASK
+    mixed ^= mixed >> 16
+    return mixed - (1 << 32) if mixed >> 31 else mixed
