@@ -224,7 +224,7 @@ class Pending:
         sequence: int = -1,
     ) -> bytearray:
         """The batch, and begin the next one."""
-        records: Any = memoryview(self._out)[: self.size]
+        records: Any = memoryview(self._out)[: self.size]  # type: ignore[arg-type]
         if codec:
             from stratalog.records.compression import compress
 

@@ -67,6 +67,8 @@ class Shape:
                 columns.append(self._constant(name, topic, pa.string(), rows))
             elif name == "partition":
                 columns.append(self._constant(name, partition, pa.int32(), rows))
+            elif name == "headers":
+                columns.append(_null_where_empty(batch.column(name), self._schema.field(place).type))
             else:
                 column = batch.column(name)
                 wanted = self._schema.field(place).type
@@ -80,3 +82,12 @@ class Shape:
         if made is None or len(made) < rows:
             made = self._constants[name] = pa.repeat(pa.scalar(value, kind), max(rows, 16_384))
         return made.slice(0, rows)
+
+
+def _null_where_empty(headers: Any, kind: Any) -> Any:
+    """Spark's Kafka source has null, not an empty array, for a record without headers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    empty = pc.equal(pc.list_value_length(headers), 0)
+    return pa.ListArray.from_arrays(headers.offsets, headers.values, type=kind, mask=empty)

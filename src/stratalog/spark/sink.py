@@ -190,7 +190,7 @@ class TaskWriter:
         highest = int(places[numbers].max())
         if highest >= target.partitions:
             raise SinkError(
-                f"the column partition has {highest}, the topic {rows.topic} has partitions 0 to {target.partitions - 1}"
+                f"the column partition has {highest}, the topic {rows.topic} has {target.partitions}, numbered from 0"
             )
         for partition, chosen in grouped(places, numbers):
             if rows.headers is None:
@@ -235,8 +235,8 @@ class TaskWriter:
         left = sum(target.written.total() for target in self._targets.values())
         if left:
             print(
-                f"stratalog: batch {self._version}: an earlier attempt wrote {left} records that are not among the rows "
-                "of this one; the query does not give the same rows each time, and they stay",
+                f"stratalog: batch {self._version}: an earlier attempt wrote {left} records that are not among the "
+                "rows of this one; the query does not give the same rows each time, and they stay",
                 file=sys.stderr,
             )
 
