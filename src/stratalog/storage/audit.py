@@ -53,6 +53,8 @@ _SAME_DAY_MS = 3_600_000
 """A producer that was heard of this shortly before a snapshot was not expired then."""
 Progress = Callable[[int, int], None]
 CHECKPOINTS = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS, layout.CLEANER_OFFSETS)
+_OURS = frozenset(("stratalog-status.json",))
+"""Files of this broker beside those of the format."""
 _KNOWN_FILES = frozenset((layout.LEADER_EPOCHS, layout.PARTITION_METADATA, "quorum-state", layout.LOCK))
 _RESTORE = "restore this replica from another one, or take what is readable with `stratalog dump --records`"
 _REBUILT = "delete the file while the broker is stopped; the next start rebuilds it from the log"
@@ -236,7 +238,7 @@ def _topic_id(
 def _small_files(disk: Disk, path: str, names: list[str], live: bool, summary: Summary) -> Iterator[Finding]:
     for name in names:
         child = f"{path}/{name}"
-        if name in CHECKPOINTS or name == layout.LOCK:
+        if name in CHECKPOINTS or name == layout.LOCK or name in _OURS:
             continue
         summary.files += 1
         try:
@@ -269,7 +271,7 @@ def _snapshot_log(disk: Disk, path: str) -> Iterator[Finding]:
     end = 0
     last_type = -1
     first_type = -1
-    for row, block in _walk(file, size):
+    for row, block in walk(file, size):
         if row is None:
             text = why_invalid(file, end, size, -1)
             yield Finding(path, end, "damaged-batch", text, "delete the snapshot; an older one or the log replaces it")
@@ -379,7 +381,7 @@ def _passing_file(path: str, state: str, live: bool) -> Iterator[Finding]:
         yield Finding(path, -1, "stray-file", "no file of a partition", "move it elsewhere")
 
 
-def _walk(file: File, size: int, start: int = 0) -> Iterator[tuple[list[int] | None, memoryview]]:
+def walk(file: File, size: int, start: int = 0) -> Iterator[tuple[list[int] | None, memoryview]]:
     """(row of the batch table, with its position in the file; the batch's bytes) for each sound batch from `start` on;
     ends with (None, nothing) before what is no sound batch, unless that is the end."""
     twin = kernels.best()
@@ -445,7 +447,7 @@ def _segment(
     greatest = -1
     while position < size:
         stopped = False
-        for row, block in _walk(file, size, position):
+        for row, block in walk(file, size, position):
             if row is None:
                 stopped = True
                 break
