@@ -41,6 +41,7 @@ class IndexFile:
         "disk",
         "entries",
         "entry_size",
+        "is_allocated",
         "lock",
         "max_bytes",
         "max_entries",
@@ -56,6 +57,8 @@ class IndexFile:
         self.max_entries = max_bytes // entry_size
         self.entries = -1
         """-1 until the file was opened."""
+        self.is_allocated = False
+        """Whether it is as large as it gets, and zeros behind its entries."""
         self.view: memoryview = _NOTHING
         self._file: File | None = None
         self._mapping: Mapping | None = None
@@ -86,11 +89,13 @@ class IndexFile:
 
     def allocate(self, entries: int) -> None:
         """Make it the index of an active segment: its greatest size, `entries` of which count."""
+        size = self.max_entries * self.entry_size
+        if entries == self.entries and self.is_allocated:
+            return
         with self.lock:
             self._release()
             if self._file is None:
                 self._file = self.disk.open(self.path, create=True)
-            size = self.max_entries * self.entry_size
             keep = entries * self.entry_size
             self._file.truncate(keep)  # what is behind the entries becomes zeros
             self._file.allocate(size)
@@ -99,6 +104,7 @@ class IndexFile:
                 self._mapping = mapping
                 self.view = mapping.view
             self._reserved = keep
+            self.is_allocated = True
             self.entries = entries
 
     def reserve(self) -> None:
@@ -112,6 +118,22 @@ class IndexFile:
             raise OSError(errno.EFBIG, "the index is full", self.path)
         self._file.pwritev([memoryview(_ZEROS)[:size]], self._reserved)
         self._reserved += size
+
+    def read(self, first: int, count: int) -> bytes:
+        """The bytes of some entries, without the mapping: looking at an index that is mostly a hole would fill
+        memory with zeros."""
+        assert self._file is not None
+        return self._file.pread(count * self.entry_size, first * self.entry_size)
+
+    def extend(self, data: bytes) -> None:
+        """Many entries at once; `OSError` (ENOSPC) when there is no room for them."""
+        assert self._file is not None
+        start = self.entries * self.entry_size
+        end = start + len(data)
+        assert len(data) % self.entry_size == 0 and end <= self.max_entries * self.entry_size, f"{self.path}: full"
+        self._file.pwritev([data], start)
+        self._reserved = max(self._reserved, end)
+        self.entries = end // self.entry_size
 
     def trim(self) -> None:
         """Cut the file behind its last entry.  It is mapped again when somebody asks."""
@@ -147,6 +169,7 @@ class IndexFile:
 
     def _release(self) -> None:
         self.entries = -1
+        self.is_allocated = False
         mapping, self._mapping = self._mapping, None
         self.view = _NOTHING
         if mapping is not None:

@@ -510,7 +510,10 @@ class Log:
         greatest = max(header.max_timestamp for header in headers)
         position = self._next_position
         if self._is_full(position, end, last_offset, greatest, now_ms, len(headers)):
-            position = self._make_room(end, last_offset, greatest, now_ms, first=headers[0].base_offset)
+            # An old compressed entry is numbered by its last record: the segment must begin at or before its first.
+            exact = headers[0].magic == 2 or not headers[0].codec
+            first_offset = headers[0].base_offset if exact else None
+            position = self._make_room(end, last_offset, greatest, now_ms, first=first_offset)
         mark = self.producers.mark
         try:
             for header in headers:
@@ -732,8 +735,10 @@ class Log:
         self.roll(now_ms)
         return True
 
-    def take_snapshot(self, *, sync: bool = False) -> None:
-        """Write the producers' state as of `map_end_offset`, unless that is the last snapshot already."""
+    def take_snapshot(self, *, sync: bool = False, keep: bool = True) -> None:
+        """Write the producers' state as of `map_end_offset`, unless that is the last snapshot already.  The next flush
+        syncs it, but with `sync` this is done here; without `keep` nobody does: it may be lost, and an older one
+        serves."""
         offset = self.producers.map_end_offset
         if offset <= self.last_snapshot_offset:
             return
@@ -745,7 +750,7 @@ class Log:
             file.truncate(len(data))
         if sync:
             file.fsync()
-        else:
+        elif keep:
             self._snapshot_files.append(file)
         self._dir_dirty = True
         self.last_snapshot_offset = offset

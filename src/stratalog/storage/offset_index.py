@@ -17,6 +17,8 @@ ENTRY = struct.Struct(">ii")
 _RELATIVE = struct.Struct(">i")
 ENTRY_SIZE = 8
 _TRIES = 100
+_CHUNK_ENTRIES = 2048
+"""Read at once where an index is checked: most are shorter, or end in zeros soon."""
 _WARM_ENTRIES = WARM_BYTES // ENTRY_SIZE
 
 
@@ -45,7 +47,7 @@ class OffsetIndex:
         entries = self.file.entries
         self.last_offset = self.base_offset
         if entries > 0:
-            self.last_offset += _RELATIVE.unpack_from(self.file.view, (entries - 1) * ENTRY_SIZE)[0]
+            self.last_offset += _RELATIVE.unpack_from(self.file.read(entries - 1, 1))[0]
 
     def is_full(self) -> bool:
         return self.entries >= self.file.max_entries
@@ -61,6 +63,12 @@ class OffsetIndex:
         ENTRY.pack_into(file.view, entries * ENTRY_SIZE, relative, position)
         self.last_offset = offset
         file.entries = entries + 1
+
+    def extend(self, data: bytes) -> None:
+        """Many entries as they stand in the file, increasing, behind the last one."""
+        if data:
+            self.file.extend(data)
+            self._read_last()
 
     def entry(self, slot: int) -> tuple[int, int]:
         """Offset and position of one entry."""
@@ -132,17 +140,18 @@ class OffsetIndex:
 
     def valid_entries(self, position_end: int, offset_end: int) -> int:
         """How many entries from the start are increasing in both fields, within the log and below `offset_end`."""
-        if self.entries <= 0:
-            return 0
-        view = self.file.view
+        left = self.entries
         last_relative, last_position = -1, 0  # no entry is made for the batch at byte 0: that one is zeros
         relative_end = offset_end - self.base_offset
         slot = 0
-        for relative, position in ENTRY.iter_unpack(view[: self.file.entries * ENTRY_SIZE]):
-            if relative <= last_relative or position <= last_position or position >= position_end:
-                break
-            if relative >= relative_end:
-                break
-            last_relative, last_position = relative, position
-            slot += 1
+        while left > 0:
+            data = self.file.read(slot, min(left, _CHUNK_ENTRIES))
+            left -= _CHUNK_ENTRIES
+            for relative, position in ENTRY.iter_unpack(data):
+                if relative <= last_relative or position <= last_position or position >= position_end:
+                    return slot
+                if relative >= relative_end:
+                    return slot
+                last_relative, last_position = relative, position
+                slot += 1
         return slot

@@ -24,22 +24,21 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from stratalog.base.failures import Malformed
+from stratalog.base.ports import File
 from stratalog.base.types import MAX_INT32, Uuid
-from stratalog.records import batch as batches
-from stratalog.records import control
-from stratalog.storage import checkpoints, layout, split
+from stratalog.records.kernels import BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH, POSITION, SIZE
+from stratalog.storage import checkpoints, layout, replay, split, sweep
 from stratalog.storage.epochs import LeaderEpochs
 from stratalog.storage.index_file import CorruptIndex
 from stratalog.storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY
-from stratalog.storage.producers import read_snapshot
-from stratalog.storage.scan import CONTROL, TRANSACTIONAL, resync, scan, why_invalid
+from stratalog.storage.scan import resync, scan, why_invalid
 from stratalog.storage.segment import Segment
 from stratalog.storage.time_index import ENTRY_SIZE as TIME_ENTRY
-from stratalog.storage.values import AbortedTxn, OffsetMetadata, Origin
+from stratalog.storage.values import AbortedTxn, OffsetMetadata
 
 if TYPE_CHECKING:
     from stratalog.storage.log import Log
@@ -75,9 +74,10 @@ def load(
     segments, broken = _take_in(log, names, 0 if clean else recovery_point, now_ms)
     log.segment_set.replace((), segments)
     _split_overflows(log, now_ms)
-    rebuilt = _recover(log, broken, recovery_point, clean, now_ms, progress)
+    checked, follow = _recover(log, broken, recovery_point, clean, now_ms, progress)
     end = _end_offset(log, log_start_offset, clean, now_ms)
-    _settle(log, end, log_start_offset, recovery_point, clean, now_ms, rebuilt, rows)
+    _settle(log, end, log_start_offset, recovery_point, clean, rows)
+    _load_producers(log, end, checked, follow, clean, now_ms)
     if log.topic_id is not None and found_id is None:
         checkpoints.write_topic_id(disk, directory, log.topic_id)
         log._snapshot_files.append(disk.open(f"{directory}/{layout.PARTITION_METADATA}"))  # synced by the first flush
@@ -270,12 +270,12 @@ def _last_offset(segment: Segment, *, verify: bool = False) -> int:
 
 def _recover(
     log: Log, broken: set[int], recovery_point: int, clean: bool, now_ms: int, progress: Progress | None
-) -> dict[int, int]:
-    """Check what must be checked.  Returns, for each segment whose transaction index must be written anew, from which
-    offset on."""
+) -> tuple[dict[int, int], replay.Replay | None]:
+    """Check what must be checked.  Returns, for each segment that was, from which offset on, and the producers' state
+    of the log's end where that came with it."""
     segments = log.segment_set.all
     if not segments:
-        return {}
+        return {}, None
     # The segment that ends where the flushed data end may have been closed after that flush: its last index entries
     # are looked at as well.
     unsure = () if clean else log.segment_set.from_offset(max(recovery_point - 1, 0))
@@ -284,12 +284,20 @@ def _recover(
     total = sum(segment.size for segment in work)
     done = 0
     rebuilt: dict[int, int] = {}
+    # Where everything from some segment on is checked, the producers' state is made of what is read for that.
+    follow = replay.Replay(log) if work and tuple(work) == segments[-len(work) :] else None
+    if follow is not None:
+        replay.remove_stray_snapshots(log)
+    compiled = sweep.wants_kernels(total)
     for segment in work:
         size = segment.size
         keep = segment.base_offset not in broken and segment.base_offset < recovery_point
         flushed = recovery_point if not clean else 1 << 63
-        from_offset, last, cut = _recover_segment(log, segment, keep, flushed, segment is segments[-1])
+        check = Check(log, segment, follow, compiled, now_ms)
+        from_offset, last, cut = _recover_segment(check, keep, flushed, segment is segments[-1])
         rebuilt[segment.base_offset] = from_offset
+        if follow is not None:
+            segment.txn_index.replace([*_kept_txns(segment, from_offset), *follow.aborted])
         log.report.segments_recovered += 1
         log.report.bytes_recovered += size
         done += size
@@ -315,7 +323,7 @@ def _recover(
         if cut:
             _drop_later(log, later)
             break
-    return rebuilt
+    return rebuilt, follow
 
 
 def _drop_later(log: Log, later: list[Segment]) -> None:
@@ -333,44 +341,118 @@ def _drop_later(log: Log, later: list[Segment]) -> None:
         segment.drop()
 
 
-def _recover_segment(log: Log, segment: Segment, keep: bool, flushed: int, is_last: bool) -> tuple[int, int, bool]:
+class Check:
+    """A segment's sound batches on their way into its indexes, the epochs and the producers' state."""
+
+    __slots__ = ("_follow", "_is_indexing", "compiled", "first", "last", "log", "now_ms", "position", "segment")
+
+    def __init__(self, log: Log, segment: Segment, follow: replay.Replay | None, compiled: bool, now_ms: int) -> None:
+        self.log = log
+        self.segment = segment
+        self.compiled = compiled
+        self.now_ms = now_ms
+        self.first = -1
+        """The first offset that was checked."""
+        self.last = segment.base_offset - 1
+        self.position = 0
+        self._follow = follow
+        self._is_indexing = True
+
+    def begin(self, position: int, offset: int) -> None:
+        """From here on; the producers' state is brought to here."""
+        self.position = position
+        follow = self._follow
+        if follow is None:
+            return
+        follow.aborted = []
+        if not follow.is_begun:
+            follow.begin(offset, 1 << 63, self.now_ms)
+            if follow.from_offset < offset:
+                for segment in self.log.segment_set.from_offset(follow.from_offset):
+                    if segment.base_offset < offset:
+                        follow.walk(segment, offset)
+            follow.from_offset = max(follow.from_offset, offset)
+            follow.index_from = offset
+
+    def run(self, file: File, end: int) -> None:
+        """Up to `end`, or to the first byte where no sound batch begins: `position`."""
+        if self.compiled:
+            for rows, origin in sweep.sweep(file, self.position, end, self.last):
+                self._block(rows, origin)
+            return
+        for row in scan(file, self.position, end, verify=True, after_offset=self.last):
+            at, size, base, self.last, epoch, magic = row[:6]
+            if self.first < 0:
+                self.first = base
+            self.position = at + size
+            if self._is_indexing:
+                self._index(self._note, row)
+            if magic == 2:
+                self._assign(epoch, base)
+            if self._follow is not None:
+                self._follow.row(self.segment, row)
+
+    def _block(self, rows: Any, origin: int) -> None:
+        if self.first < 0:
+            self.first = int(rows[0, BASE_OFFSET])
+        self.last = int(rows[-1, LAST_OFFSET])
+        self.position = origin + int(rows[-1, POSITION]) + int(rows[-1, SIZE])
+        if self._is_indexing:
+            self._index(sweep.index_block, self.segment, rows, origin)
+        epochs = rows[:, LEADER_EPOCH]
+        latest = self.log.epochs.latest
+        if int(epochs.max()) > (-1 if latest is None else latest):
+            for epoch, base in rows[:, (LEADER_EPOCH, BASE_OFFSET)].tolist():
+                self._assign(epoch, base)
+        if self._follow is not None:
+            self._follow.block(self.segment, rows, origin)
+
+    def _note(self, row: tuple[int, ...]) -> bool:
+        segment = self.segment
+        if segment.bytes_since_index > segment.index_interval and not segment.entries_left():
+            return False
+        segment.note(last_offset=row[3], max_timestamp=row[7], position=row[0], size=row[1])
+        return True
+
+    def _index(self, work: Callable[..., bool], *batches: Any) -> None:
+        """An index is only a shortcut: start-up never needs free space."""
+        try:
+            why = "" if work(*batches) else "an index is full"
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            why = "the disk is full"
+        if why:
+            self._is_indexing = False
+            self.log.report.add("index-short", self.segment.path, f"{why}: searches take longer")
+
+    def _assign(self, epoch: int, base: int) -> None:
+        epochs = self.log.epochs
+        if epoch >= 0 and (epochs.latest is None or epoch > epochs.latest):
+            epochs.assign(epoch, base, write=False)
+
+
+def _recover_segment(check: Check, keep: bool, flushed: int, is_last: bool) -> tuple[int, int, bool]:
     """Check a segment's batches and rebuild its indexes from where they are not known to be right.
 
     Returns the first offset that was checked, the last one that is there, and whether the log was cut here.
     """
+    log, segment = check.log, check.segment
     file = segment.file
     end = file.size()
-    start = kept = 0
-    last = segment.base_offset - 1
+    kept, start, last, base = 0, 0, segment.base_offset - 1, segment.base_offset
     if keep:
-        kept, start, last = _trusted_prefix(segment, flushed, end)
+        kept, start, last, base = _trusted_prefix(segment, flushed, end)
     times = segment.time_index.entries_below(last + 1) if kept else 0
     segment.offset_index.keep(kept)
     segment.time_index.keep(times)
     segment._max_timestamp = segment.time_index.last_timestamp
     segment._offset_of_max_timestamp = segment.time_index.last_offset
     segment.bytes_since_index = 0
-    last = segment.base_offset - 1  # the batch of the last entry is checked again
-    epochs = log.epochs
-    position = start
-    first_checked = -1
-    indexing = True
+    check.begin(start, base)  # the batch of the last entry is checked again
     while True:
-        for row in scan(file, position, end, verify=True, after_offset=last):
-            at, size, base, last, epoch, magic = row[:6]
-            if first_checked < 0:
-                first_checked = base
-            position = at + size
-            if indexing:
-                try:
-                    segment.note(last_offset=last, max_timestamp=row[7], position=at, size=size)
-                except OSError as error:
-                    if error.errno != errno.ENOSPC:
-                        raise
-                    indexing = False  # an index is only a shortcut: start-up never needs free space
-                    log.report.add("index-short", segment.path, "the disk is full: searches take longer")
-            if magic == 2 and epoch >= 0 and (epochs.latest is None or epoch > epochs.latest):
-                epochs.assign(epoch, base, write=False)
+        check.run(file, end)
+        position, last = check.position, check.last
         if position >= end:
             break
         reason = why_invalid(file, position, end, last)
@@ -382,7 +464,7 @@ def _recover_segment(log: Log, segment: Segment, keep: bool, flushed: int, is_la
                 log.report.damaged = True
                 if following < 0:
                     break
-                position = following
+                check.position = following
                 continue
             log.report.damaged = True
         behind = sum(other.size for other in log.segment_set.all if other.base_offset > segment.base_offset)
@@ -394,13 +476,14 @@ def _recover_segment(log: Log, segment: Segment, keep: bool, flushed: int, is_la
         file.truncate(position)
         log._cut_files.append(file)
         segment.size = position
-        return (first_checked if first_checked >= 0 else max(last + 1, segment.base_offset)), last, True
+        return (check.first if check.first >= 0 else max(last + 1, segment.base_offset)), last, True
     segment.size = end
-    return (first_checked if first_checked >= 0 else segment.base_offset), last, False
+    return (check.first if check.first >= 0 else segment.base_offset), last, False
 
 
-def _trusted_prefix(segment: Segment, flushed: int, end: int) -> tuple[int, int, int]:
-    """How many index entries below the recovery point are right, and the position and offset of the last of them.
+def _trusted_prefix(segment: Segment, flushed: int, end: int) -> tuple[int, int, int, int]:
+    """How many index entries below the recovery point are right, where the last of them points to, its offset, and
+    the base offset of the batch there.
     They were synced with the data; the last one is held against the batch that it points to."""
     try:
         entries = segment.offset_index.valid_entries(end, flushed)
@@ -408,11 +491,11 @@ def _trusted_prefix(segment: Segment, flushed: int, end: int) -> tuple[int, int,
             offset, position = segment.offset_index.entry(entries - 1)
             row = next(scan(segment.file, position, end, verify=True), None)
             if row is not None and row[3] == offset:
-                return entries, position, offset
+                return entries, position, offset, row[2]
             entries = 0
     except CorruptIndex:
         segment.offset_index.file.drop()
-    return 0, 0, segment.base_offset - 1
+    return 0, 0, segment.base_offset - 1, segment.base_offset
 
 
 def _keep_aside(log: Log, segment: Segment, position: int, end: int, reason: str) -> None:
@@ -475,8 +558,6 @@ def _settle(
     log_start_offset: int,
     recovery_point: int,
     clean: bool,
-    now_ms: int,
-    rebuilt: dict[int, int],
     rows: list[tuple[int, int]],
 ) -> None:
     active = log.segment_set.active
@@ -493,98 +574,32 @@ def _settle(
         log.epochs.write()
     active.make_active()
     log._restage()
-    _remove_stray_snapshots(log)
-    replayed = rebuild_producers(log, now_ms, end_offset=end, rebuilt=rebuilt)
+
+
+def _load_producers(
+    log: Log, end: int, checked: dict[int, int], follow: replay.Replay | None, clean: bool, now_ms: int
+) -> None:
+    replay.remove_stray_snapshots(log)
+    if follow is not None and log.segment_set.first.base_offset == follow.first_base and follow.is_begun:
+        follow.finish(end)
+        replayed = follow.count
+    else:
+        kept = {
+            segment.base_offset: _kept_txns(segment, checked[segment.base_offset])
+            for segment in log.segment_set.all
+            if segment.base_offset in checked
+        }
+        replayed = replay.rebuild(log, now_ms, end_offset=end, checked=checked, kept=kept)
     if replayed and not clean:
         try:
-            log.take_snapshot(sync=True)
+            log.take_snapshot(keep=False)
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
     from stratalog.storage import read  # above this module: `log` imports both
 
-    log._high_watermark = read.locate(log, start)
+    log._high_watermark = read.locate(log, log.log_start_offset)
     log.refresh_first_unstable()
-
-
-def snapshot_offsets(log: Log) -> list[int]:
-    """The offsets of the snapshot files in the directory, ascending."""
-    found = []
-    for name in log.disk.listdir(log.directory):
-        parsed = layout.parse(name)
-        if parsed is not None and parsed.kind == layout.SNAPSHOT and not parsed.state:
-            found.append(int(parsed.offset))
-    return found
-
-
-def _remove_stray_snapshots(log: Log) -> None:
-    """Keep those that belong to a segment, and the newest of the others when it is newer than every segment."""
-    bases = set(log.segment_set.view[0])
-    stray = [offset for offset in snapshot_offsets(log) if offset not in bases]
-    newest = stray[-1] if stray and stray[-1] > max(bases) else -1
-    for offset in stray:
-        if offset != newest:
-            log.disk.unlink(layout.path_of(log.directory, offset, layout.SNAPSHOT))
-
-
-def delete_snapshots(log: Log, keep: Iterable[int]) -> None:
-    kept = set(keep)
-    for offset in snapshot_offsets(log):
-        if offset not in kept:
-            log.disk.unlink(layout.path_of(log.directory, offset, layout.SNAPSHOT))
-
-
-def rebuild_producers(log: Log, now_ms: int, *, end_offset: int, rebuilt: dict[int, int] | None = None) -> int:
-    """Load the newest snapshot that can be used and replay the headers behind it; returns the batches replayed.
-
-    `rebuilt` names segments whose transaction index is written anew from an offset on; then the snapshot must be from
-    before the first of them, since what a marker ends must be known.
-    """
-    disk, directory, producers = log.disk, log.directory, log.producers
-    first_base = log.segment_set.first.base_offset
-    checked = rebuilt or {}
-    rebuilt = {base: first for base, first in checked.items() if first < end_offset}
-    limit = min(rebuilt.values(), default=end_offset)
-    offsets = snapshot_offsets(log)
-    from_offset = first_base
-    producers.clear(first_base)
-    log.last_snapshot_offset = 0
-    usable = False
-    for offset in reversed(offsets):
-        path = layout.path_of(directory, offset, layout.SNAPSHOT)
-        if offset > end_offset:
-            disk.unlink(path)
-            continue
-        if offset > limit or usable:
-            continue
-        if offset < first_base:
-            continue  # what lies between it and the first segment is gone
-        try:
-            rows = read_snapshot(disk, path)
-        except Malformed as error:
-            log.report.add("snapshot-removed", path, str(error))
-            disk.unlink(path)
-            continue
-        producers.load(rows, now_ms, offset)
-        from_offset = offset
-        usable = True
-    aborted = {
-        segment.base_offset: _kept_txns(segment, checked[segment.base_offset])
-        for segment in log.segment_set.all
-        if segment.base_offset in checked
-    }
-    count = 0
-    if from_offset < end_offset:
-        for segment in log.segment_set.from_offset(from_offset):
-            base = segment.base_offset
-            count += _replay(log, segment, from_offset, rebuilt.get(base, 1 << 63), aborted.get(base, []))
-    for segment in log.segment_set.all:
-        if segment.base_offset in aborted:
-            segment.txn_index.replace(aborted[segment.base_offset])
-    producers.keep()
-    producers.map_end_offset = end_offset
-    log.last_snapshot_offset = max((offset for offset in snapshot_offsets(log)), default=0)
-    return count
 
 
 def _kept_txns(segment: Segment, first: int) -> list[AbortedTxn]:
@@ -596,64 +611,6 @@ def _kept_txns(segment: Segment, first: int) -> list[AbortedTxn]:
     except Malformed:
         return []
     return [row for row in segment.txn_index if row.last_offset < first]
-
-
-def _replay(log: Log, segment: Segment, from_offset: int, index_from: int, aborted: list[AbortedTxn]) -> int:
-    """Tell the producers' state of a segment's batches, from an offset on; aborted transactions that end at or behind
-    `index_from` are added to `aborted`."""
-    producers = log.producers
-    start = 0
-    if from_offset > segment.base_offset:
-        start = segment.lookup(from_offset)
-    count = 0
-    file = segment.file
-    position = start
-    end = segment.size
-    last_seen = -1
-    while position < end:
-        for row in scan(file, position, end, verify=False, after_offset=last_seen):
-            at, size, base, last_seen, _, _, attributes, timestamp, pid, epoch, sequence, delta = row
-            position = at + size
-            if last_seen < from_offset or pid < 0:
-                continue
-            count += 1
-            if attributes & CONTROL:
-                data = file.pread(size, at)
-                marker = control.marker_of(data, batches.read_header(data))
-                if marker is None:
-                    continue
-                ended = producers.append_marker(
-                    pid,
-                    epoch,
-                    base,
-                    timestamp,
-                    aborted=not marker.committed,
-                    coordinator_epoch=marker.coordinator_epoch,
-                    origin=Origin.REPLICATION,
-                    transaction_version=0,
-                )
-                if ended is not None and ended[0].aborted and base >= index_from:
-                    txn, stable = ended
-                    aborted.append(AbortedTxn(pid, txn.first_offset, txn.last_offset, stable))
-            else:
-                producers.append_data(
-                    pid,
-                    epoch,
-                    sequence,
-                    last_seen,
-                    delta,
-                    timestamp,
-                    transactional=attributes & TRANSACTIONAL != 0,
-                    origin=Origin.REPLICATION,
-                    where=OffsetMetadata(base, segment.base_offset, at),
-                )
-            producers.keep()
-        if position >= end:
-            break
-        position = resync(file, position, end, last_seen)  # damage that was left in place (D17)
-        if position < 0:
-            break
-    return count
 
 
 def reload_timestamps(segment: Segment, now_ms: int) -> None:

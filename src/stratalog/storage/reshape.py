@@ -10,7 +10,7 @@ import errno
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from stratalog.storage import layout, read, recovery
+from stratalog.storage import layout, read, recovery, replay
 from stratalog.storage.segment import Segment
 from stratalog.storage.values import Deletion, OffsetMetadata
 
@@ -67,7 +67,7 @@ def _truncate(log: Log, offset: int, now_ms: int) -> None:
     log.epochs.truncate_from_end(offset, write=False)  # written by `Log._settle_cuts`
     log.log_start_offset = min(log.log_start_offset, offset)
     log.local_log_start_offset = min(log.local_log_start_offset, offset)
-    recovery.rebuild_producers(log, now_ms, end_offset=offset)
+    replay.rebuild(log, now_ms, end_offset=offset)
     if log._high_watermark.offset >= offset:
         log._high_watermark = log._log_end
     else:
@@ -106,7 +106,7 @@ def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | N
             segment.drop()
         log._cut_files.append(fresh.file)
         log.epochs.clear()
-        recovery.delete_snapshots(log, range(0))
+        replay.delete_snapshots(log, range(0))
     except OSError as error:
         log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
         raise

@@ -183,6 +183,11 @@ class Segment:
             self.bytes_since_index = 0
         self.bytes_since_index += size
 
+    def entries_left(self) -> int:
+        """How many index entries it can still take, but for the one that closes it."""
+        offsets, times = self.offset_index, self.time_index
+        return max(min(offsets.file.max_entries - offsets.entries, times.file.max_entries - 1 - times.entries), 0)
+
     def load_first_timestamp(self) -> int:
         """The first batch's max timestamp, -1 when the segment is empty."""
         if self.first_timestamp < 0 and self.size:

@@ -17,6 +17,7 @@ ENTRY = struct.Struct(">qi")
 _TIMESTAMP = struct.Struct(">q")
 ENTRY_SIZE = 12
 _TRIES = 100
+_CHUNK_ENTRIES = 2048
 _WARM_ENTRIES = WARM_BYTES // ENTRY_SIZE
 
 
@@ -46,7 +47,7 @@ class TimeIndex:
         self.last_timestamp = -1
         self.last_offset = self.base_offset
         if entries > 0:
-            self.last_timestamp, relative = ENTRY.unpack_from(self.file.view, (entries - 1) * ENTRY_SIZE)
+            self.last_timestamp, relative = ENTRY.unpack(self.file.read(entries - 1, 1))
             self.last_offset = self.base_offset + relative
 
     def is_full(self) -> bool:
@@ -69,6 +70,12 @@ class TimeIndex:
         self.last_timestamp = timestamp
         self.last_offset = offset
         file.entries = entries + 1
+
+    def extend(self, data: bytes) -> None:
+        """Many entries as they stand in the file, increasing, greater than the last one."""
+        if data:
+            self.file.extend(data)
+            self._read_last()
 
     def entry(self, slot: int) -> tuple[int, int]:
         timestamp, relative = ENTRY.unpack_from(self.file.view, slot * ENTRY_SIZE)
@@ -122,16 +129,18 @@ class TimeIndex:
 
     def entries_below(self, offset: int) -> int:
         """How many entries from the start are increasing and speak of offsets below `offset`."""
-        if self.entries <= 0:
-            return 0
+        left = self.entries
         last_timestamp = last_relative = -1
         end = offset - self.base_offset
         slot = 0
-        for timestamp, relative in ENTRY.iter_unpack(self.file.view[: self.file.entries * ENTRY_SIZE]):
-            if timestamp <= last_timestamp or relative < last_relative or relative >= end:
-                break
-            if not timestamp and not relative:
-                break  # the zeros behind the last entry of an index that was not closed
-            last_timestamp, last_relative = timestamp, relative
-            slot += 1
+        while left > 0:
+            data = self.file.read(slot, min(left, _CHUNK_ENTRIES))
+            left -= _CHUNK_ENTRIES
+            for timestamp, relative in ENTRY.iter_unpack(data):
+                if timestamp <= last_timestamp or relative < last_relative or relative >= end:
+                    return slot
+                if not timestamp and not relative:
+                    return slot  # the zeros behind the last entry of an index that was not closed
+                last_timestamp, last_relative = timestamp, relative
+                slot += 1
         return slot
