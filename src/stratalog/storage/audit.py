@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -112,8 +112,13 @@ def audit(
     progress: Progress | None = None,
     compacted: bool | None = None,
     summary: Summary | None = None,
+    audited: Mapping[str, tuple[int, Sequence[Finding]]] | None = None,
 ) -> Iterator[Finding]:
-    """All that is wrong in a partition's directory or in a data directory.  `OSError` where nothing can be read."""
+    """All that is wrong in a partition's directory or in a data directory.  `OSError` where nothing can be read.
+
+    `audited`: partitions of a data directory that were walked elsewhere, by the name of their directory, with what
+    `audit_partition` said of their end and findings; they are taken as told.
+    """
     path = path.rstrip("/") or "/"
     names = disk.listdir(path)
     summary = Summary() if summary is None else summary
@@ -122,7 +127,16 @@ def audit(
         live = is_live(disk, path.rpartition("/")[0] or ".")
         yield from _partition(disk, path, live, compacted, meter, summary)[1]
     else:
-        yield from _data_directory(disk, path, names, compacted, meter, summary)
+        yield from _data_directory(disk, path, names, compacted, meter, summary, audited or {})
+
+
+def audit_partition(disk: Disk, path: str, *, compacted: bool | None = None) -> tuple[int, list[Finding], Summary]:
+    """One partition of a data directory, for `audit(..., audited=)`: its end, its findings, what was looked at."""
+    summary = Summary()
+    live = is_live(disk, path.rpartition("/")[0] or ".")
+    end, findings = _partition(disk, path, live, compacted, _Meter(None, 0), summary)
+    found = list(findings)
+    return end(), found, summary
 
 
 def is_live(disk: Disk, data_directory: str) -> bool:
@@ -173,7 +187,13 @@ def _size(disk: Disk, path: str) -> int:
 
 # --- a data directory -------------------------------------------------------------------------------------------------
 def _data_directory(
-    disk: Disk, path: str, names: list[str], compacted: bool | None, meter: _Meter, summary: Summary
+    disk: Disk,
+    path: str,
+    names: list[str],
+    compacted: bool | None,
+    meter: _Meter,
+    summary: Summary,
+    audited: Mapping[str, tuple[int, Sequence[Finding]]],
 ) -> Iterator[Finding]:
     live = is_live(disk, path)
     offsets: dict[str, dict[checkpoints.TopicPartition, int]] = {}
@@ -199,9 +219,14 @@ def _data_directory(
             elif not name.endswith((layout.DIRECTORY_DELETE_SUFFIX, layout.DIRECTORY_FUTURE_SUFFIX)):
                 yield Finding(child, -1, "stray-directory", "no partition's directory", "move it elsewhere")
             continue
-        end, findings = _partition(disk, child, live, compacted, meter, summary)
-        yield from findings
-        ends[checkpoints.TopicPartition(*key)] = end()
+        if name in audited:
+            known, told = audited[name]
+            yield from told
+            ends[checkpoints.TopicPartition(*key)] = known
+        else:
+            end, findings = _partition(disk, child, live, compacted, meter, summary)
+            yield from findings
+            ends[checkpoints.TopicPartition(*key)] = end()
         yield from _topic_id(disk, child, key[0], ids, owners)
     for name, found in offsets.items():
         for partition, offset in sorted(found.items()):
