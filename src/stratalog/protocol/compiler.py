@@ -18,6 +18,7 @@ import linecache
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.base.failures import Malformed
@@ -238,11 +239,14 @@ _SHORT: Final = 32
 """Arrays of fewer integers have an unpacker prepared: replicas, partitions."""
 _REPEAT: Final = tuple(range(count) for count in range(128))
 """Loops over short arrays, prepared: making a range costs as much as decoding a small field."""
+_BATCH_MIN: Final = 3
+"""Structs of fixed width beyond which one `iter_unpack` for all costs less than an `unpack_from` for each."""
 _PACKERS_MAX: Final = 1_000
 """Combinations of array lengths kept for one run: replica lists have the same few lengths everywhere."""
 
 _HELPERS: Final = {
     "new": object.__new__,
+    "again": repeat,
     "new_uuid": bytes.__new__,
     "Uuid": Uuid,
     "ZERO_UUID": ZERO_UUID,
@@ -345,12 +349,47 @@ class _Source:
         return self.flexible and field.compact
 
 
+class _Read:
+    """One value of a run that a decoder reads with a single `unpack_from`."""
+
+    __slots__ = ("field", "final", "letter", "target", "usual", "value")
+
+    def __init__(
+        self, target: str, letter: str, field: Field | None = None, final: str = "", usual: str = "", value: str = ""
+    ) -> None:
+        self.target = target
+        self.letter = letter
+        self.field = field
+        """A rare field, of which this is the length; the rest is about it alone."""
+        self.final = final
+        self.usual = usual
+        """The condition for its being empty, and what `final` then gets."""
+        self.value = value
+
+
+class _Layout:
+    """A struct of fixed width: its `struct` letters, the fields that they are, and the bytes that must be so."""
+
+    __slots__ = ("absent", "columns", "fields", "letters")
+
+    def __init__(self) -> None:
+        self.letters = ""
+        self.fields: list[Field] = []
+        self.absent: list[tuple[Field, str]] = []
+        self.columns: list[tuple[int, int]] = []
+
+    def column(self, byte: int) -> None:
+        self.columns.append((struct.calcsize(">" + self.letters), byte))
+        self.letters += "x"
+
+
 class _DecoderSource(_Source):
     """`b` is the input, `p` the position.  Reads of fixed width are collected in `run` until something needs `p`."""
 
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls, version)
-        self.run: list[tuple[str, str]] = []
+        self.run: list[_Read] = []
+        self.guessing = True
         self.on_view = False
         self.after: list[str] = []
 
@@ -379,23 +418,62 @@ class _DecoderSource(_Source):
     # -- runs --
 
     def read(self, target: str, letter: str) -> None:
-        self.run.append((target, letter))
+        self.run.append(_Read(target, letter))
 
     def flush(self) -> None:
-        if self.run:
-            letters = "".join(letter for _, letter in self.run)
-            targets = ", ".join(name for name, _ in self.run)
-            if letters == "B":
-                self.line(f"{targets} = b[p]")
-                self.line("p += 1")
-            else:
-                unpack = self.name(f"unpack_{letters}", _unpack_from(letters))
-                self.line(f"{targets}{',' if len(self.run) == 1 else ''} = {unpack}(b, p)")
-                self.line(f"p += {struct.calcsize('>' + letters)}")
+        run = self.run
+        if run:
+            self.unpack(run)
+            rare = [index for index, item in enumerate(run) if item.field is not None]
+            if rare:
+                with self.block(f"if {' and '.join(run[index].usual for index in rare)}:"):
+                    for index in rare:
+                        self.line(f"{run[index].final} = {run[index].value}")
+                with self.block("else:"):
+                    self.again(run[rare[0] :])
         for line in self.after:
             self.line(line)
-        self.run.clear()
+        self.run = []
         self.after.clear()
+
+    def unpack(self, run: list[_Read]) -> None:
+        letters = "".join(item.letter for item in run)
+        targets = ", ".join(item.target for item in run)
+        if letters == "B":
+            self.line(f"{targets} = b[p]")
+            self.line("p += 1")
+        else:
+            unpack = self.name(f"unpack_{letters}", _unpack_from(letters))
+            self.line(f"{targets}{',' if len(run) == 1 else ''} = {unpack}(b, p)")
+            self.line(f"p += {struct.calcsize('>' + letters)}")
+
+    def again(self, run: list[_Read]) -> None:
+        """The guess was wrong: go back to the first rare field and read what follows field by field."""
+        self.line(f"p -= {struct.calcsize('>' + ''.join(item.letter for item in run))}")
+        after, self.after = self.after, []
+        self.run = []
+        self.guessing = False
+        for item in run:
+            if item.field is None:
+                self.run.append(item)
+            else:
+                self.value(item.field, item.final)
+        self.flush()
+        self.guessing = True
+        self.after = after
+
+    def guess(self, field: Field, target: str) -> None:
+        """A rare field as one byte of the run.  A value takes at least that byte, so the run reads no further than a
+        message without a guess would."""
+        length = self.local("n")
+        empty = '""' if field.kind == "string" else "[]"
+        if not field.nullable_in(self.version):
+            usual, value = f"{length} == 1", empty
+        elif field.kind == "string":
+            usual, value = f"{length} == 0", "None"
+        else:
+            usual, value = f"{length} < 2", f"{empty} if {length} else None"
+        self.run.append(_Read(length, "B", field, target, usual, value))
 
     # -- values --
 
@@ -417,12 +495,29 @@ class _DecoderSource(_Source):
             checks.append(f"({length} - 1) * {least} > end - p" if compact else f"{length} * {least} > end - p")
         if compact or least:
             with self.block(f"if {length} > 127:"):
-                if compact:
+                if field.kind == "records":
+                    self.long_length(length)
+                elif compact:
                     self.line(f"{length}, p = uvarint(b, p - 1)")
                 if checks:
                     with self.block(f"if {' or '.join(checks)}:"):
                         self.line(f"raise IndexError({length})")
         return length
+
+    def long_length(self, length: str) -> None:
+        """`uvarint` for two and three bytes without a call: batches have such lengths."""
+        second, third = self.local("x"), self.local("x")
+        self.line(f"{second} = b[p]")
+        with self.block(f"if {second} < 128:"):
+            self.line(f"{length} += ({second} << 7) - {1 << 7}")
+            self.line("p += 1")
+        with self.block("else:"):
+            self.line(f"{third} = b[p + 1]")
+            with self.block(f"if {third} < 128:"):
+                self.line(f"{length} += ({second} << 7) + ({third} << 14) - {(1 << 14) + (1 << 7)}")
+                self.line("p += 2")
+            with self.block("else:"):
+                self.line(f"{length}, p = uvarint(b, p - 1)")
 
     def absent(self, field: Field, length: str, target: str, empty: str = "") -> None:
         """The other sides of a length: empty, null, or an error."""
@@ -446,7 +541,9 @@ class _DecoderSource(_Source):
 
     def value(self, field: Field, target: str) -> None:
         kind = field.kind
-        if kind == "uuid":
+        if field.rare and self.guessing and self.is_compact(field):
+            self.guess(field, target)
+        elif kind == "uuid":
             raw = self.local("u")
             self.read(raw, "16s")
             self.after.append(f"{target} = new_uuid(Uuid, {raw}) if {raw} != zero else ZERO_UUID")
@@ -523,19 +620,85 @@ class _DecoderSource(_Source):
                 self.line("p = q")
             else:
                 values = self.local("a")
-                self.line(f"{target} = {values} = []")
-                repeat = "repeat_compact" if compact else "repeat"
-                with self.block(f"for _ in {repeat}[{length}] if {length} < 128 else range({length}{minus}):"):
-                    if element.kind == "struct":
-                        assert element.structure is not None
-                        made = self.local("o")
-                        self.structure(element.structure, made)
-                    else:
-                        made = self.local("v")
-                        self.value(element, made)
-                    self.flush()
-                    self.line(f"{values}.append({made})")
+                batch = self.fixed_layout(element.structure) if element.kind == "struct" else None
+                if batch is not None:
+                    self.batch(element.structure, batch, values, length, compact)
+                    with self.block(f"if {values} is None:"):
+                        self.line(f"{values} = []")
+                        self.elements(element, values, length, compact)
+                    self.line(f"{target} = {values}")
+                else:
+                    self.line(f"{target} = {values} = []")
+                    self.elements(element, values, length, compact)
         self.absent(field, length, target, "[]")
+
+    def elements(self, element: Field, values: str, length: str, compact: bool) -> None:
+        """The elements one by one."""
+        repeat, minus = ("repeat_compact", " - 1") if compact else ("repeat", "")
+        with self.block(f"for _ in {repeat}[{length}] if {length} < 128 else range({length}{minus}):"):
+            if element.kind == "struct":
+                assert element.structure is not None
+                made = self.local("o")
+                self.structure(element.structure, made)
+            else:
+                made = self.local("v")
+                self.value(element, made)
+            self.flush()
+            self.line(f"{values}.append({made})")
+
+    def fixed_layout(self, structure: type[Struct] | None) -> _Layout | None:
+        """How a struct looks that has all its rare fields empty and no tags, if it then has a fixed width."""
+        assert structure is not None
+        layout = _Layout()
+        for field in structure.__fields__:
+            if not field.exists_in(self.version) or (field.tagged_in(self.version) and self.flexible):
+                layout.absent.append((field, self.literal(field)))
+            elif field.kind in FIXED_WIDTH and field.kind != "uuid":
+                layout.fields.append(field)
+                layout.letters += FIXED_WIDTH[field.kind][0]
+            elif field.rare and self.is_compact(field) and not (field.kind == "array" and field.nullable):
+                null = field.nullable_in(self.version)
+                layout.column(0 if null else 1)
+                layout.absent.append((field, "None" if null else '""' if field.kind == "string" else "[]"))
+            else:
+                return None
+        if self.flexible:
+            layout.column(0)
+        return layout if layout.fields else None
+
+    def batch(self, structure: type[Struct] | None, layout: _Layout, values: str, length: str, compact: bool) -> None:
+        """Several such structs with one `iter_unpack`; None in `values` where they are not all so."""
+        assert structure is not None
+        made = self.local("o")
+        letters, width = layout.letters, struct.calcsize(">" + layout.letters)
+        cls = self.name(structure.__name__, structure)
+        self.line(f"{values} = None")
+        with self.block(f"if {length} > {_BATCH_MIN + compact}:"):
+            self.line(f"k = {length}{' - 1' if compact else ''}")
+            self.line(f"q = p + k * {width}")
+            column = f"b[p + {{}} : q : {width}]"
+            if self.on_view:
+                column = f"bytes({column})"
+            checks = ["q <= end"]
+            checks += [f"{column.format(at)}.count({byte}) == k" for at, byte in layout.columns]
+            with self.block(f"if {' and '.join(checks)}:"):
+                unpack = self.name(f"iter_unpack_{letters}", _iter_unpack(letters))
+                self.line(f"{values} = [*map(new, again({cls}, k))]")
+                targets = "".join(f"{made}.{field.slot}, " for field in layout.fields)
+                with self.block(f"for {made}, ({targets}) in zip({values}, {unpack}(b[p:q])):"):
+                    self.constants(made, layout.absent)
+                self.line("p = q")
+
+    def constants(self, made: str, absent: list[tuple[Field, str]]) -> None:
+        """What does not come from the input: one line for each value that fields may share."""
+        shared: dict[str, list[str]] = {"None": [f"{made}._tags"]}
+        for field, literal in absent:
+            if literal == "[]" or literal.endswith("()"):
+                self.line(f"{made}.{field.slot} = {literal}")
+            else:
+                shared.setdefault(literal, []).append(f"{made}.{field.slot}")
+        for literal, targets in shared.items():
+            self.line(" = ".join(targets) + f" = {literal}")
 
     def structure(self, structure: type[Struct], made: str) -> None:
         """A struct into the local `made`."""
@@ -543,21 +706,15 @@ class _DecoderSource(_Source):
         self.line(f"{made} = new({self.name(structure.__name__, structure)})")
         tags: list[Field] = []
         plain: list[Field] = []
-        defaults: dict[str, list[str]] = {"None": [f"{made}._tags"]}
+        absent: list[tuple[Field, str]] = []
         for field in structure.__fields__:
             if field.tagged_in(self.version) and self.flexible:
                 tags.append(field)
             elif field.exists_in(self.version) and not field.tagged_in(self.version):
                 plain.append(field)
                 continue
-            literal = self.literal(field)
-            shared = field.made_late or field.default is not UNSET
-            if shared and repr(field.default) != "UNSET":
-                defaults.setdefault(literal, []).append(f"{made}.{field.slot}")
-            else:
-                self.line(f"{made}.{field.slot} = {literal}")
-        for literal, targets in defaults.items():
-            self.line(" = ".join(targets) + f" = {literal}")
+            absent.append((field, self.literal(field)))
+        self.constants(made, absent)
         for field in plain:
             self.value(field, f"{made}.{field.name}")
         if self.flexible:
@@ -874,6 +1031,7 @@ def _has_records(structure: type[Struct], version: int) -> bool:
 
 # Prebuilt struct methods, one for each format, shared by all codecs.
 _UNPACK: dict[str, Callable[..., tuple[Any, ...]]] = {}
+_ITER_UNPACK: dict[str, Callable[..., Any]] = {}
 _PACK: dict[str, Callable[..., bytes]] = {}
 _UNPACKERS: dict[tuple[str, bool], list[Any]] = {}
 _PACKERS: dict[tuple[tuple[str, ...], bool], _Packers] = {}
@@ -883,6 +1041,12 @@ def _unpack_from(letters: str) -> Callable[..., tuple[Any, ...]]:
     if letters not in _UNPACK:
         _UNPACK[letters] = struct.Struct(">" + letters).unpack_from
     return _UNPACK[letters]
+
+
+def _iter_unpack(letters: str) -> Callable[..., Any]:
+    if letters not in _ITER_UNPACK:
+        _ITER_UNPACK[letters] = struct.Struct(">" + letters).iter_unpack
+    return _ITER_UNPACK[letters]
 
 
 def _pack(letters: str) -> Callable[..., bytes]:

@@ -70,8 +70,10 @@ class PartitionProduceResponse(Struct):
     base_offset: int = int64()
     log_append_time_ms: int = int64(since=2, default=-1, ignorable=True)
     log_start_offset: int = int64(since=5, default=-1, ignorable=True)
-    record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, since=8, ignorable=True)
-    error_message: str | None = string(since=8, nullable=8, default=None, ignorable=True)
+    record_errors: list[BatchIndexAndErrorMessage] = array(
+        BatchIndexAndErrorMessage, since=8, ignorable=True, rare=True
+    )
+    error_message: str | None = string(since=8, nullable=8, default=None, ignorable=True, rare=True)
     current_leader: LeaderIdAndEpoch = tag(0, struct(LeaderIdAndEpoch), since=10)
 
 

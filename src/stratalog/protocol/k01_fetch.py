@@ -93,8 +93,8 @@ class FetchRequest(Message):
     session_id: int = int32(since=7, ignorable=True)
     session_epoch: int = int32(since=7, default=-1, ignorable=True)
     topics: list[FetchTopic] = array(FetchTopic)
-    forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, since=7)
-    rack_id: str = string(since=11, ignorable=True)
+    forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, since=7, rare=True)
+    rack_id: str = string(since=11, ignorable=True, rare=True)
 
 
 class EpochEndOffset(Struct):
@@ -127,7 +127,7 @@ class PartitionData(Struct):
     current_leader: LeaderIdAndEpoch = tag(1, struct(LeaderIdAndEpoch), since=12)
     snapshot_id: SnapshotId = tag(2, struct(SnapshotId), since=12)
     aborted_transactions: list[AbortedTransaction] | None = array(
-        AbortedTransaction, since=4, nullable=4, ignorable=True
+        AbortedTransaction, since=4, nullable=4, ignorable=True, rare=True
     )
     preferred_read_replica: int = int32(since=11, default=-1)
     records: Any = records(nullable=0)

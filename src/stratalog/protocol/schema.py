@@ -66,7 +66,7 @@ class Field:
 
     __slots__ = (
         "_kafka_name", "compact", "default", "element", "ignorable", "kind", "name",
-        "nullable", "since", "since_given", "structure", "tag", "tag_since", "tag_until", "until",
+        "nullable", "rare", "since", "since_given", "structure", "tag", "tag_since", "tag_until", "until",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,7 @@ class Field:
         compact: bool = True,
         element: Field | None = None,
         structure: type[Struct] | None = None,
+        rare: bool = False,
     ) -> None:
         self.name = ""
         self.kind = kind
@@ -101,6 +102,8 @@ class Field:
         self._kafka_name = kafka_name
         self.compact = compact
         """False where the plain form stays in flexible versions: the client id of a request header."""
+        self.rare = rare
+        """Empty or null nearly always: decoders try that first, together with the fields around it."""
         self.element = element
         self.structure = structure
         self.tag: int | None = None
@@ -249,11 +252,12 @@ def string(
     ignorable: bool = False,
     kafka_name: str | None = None,
     compact: bool = True,
+    rare: bool = False,
 ) -> Any:
     """UTF-8 text.  `nullable` is the first version that may hold null, or the first and the last."""
     return Field(
         "string", since=since, until=until, nullable=nullable, default=default, ignorable=ignorable,
-        kafka_name=kafka_name, compact=compact,
+        kafka_name=kafka_name, compact=compact, rare=rare,
     )  # fmt: skip
 
 
@@ -300,6 +304,7 @@ def array(
     default: Any = UNSET,
     ignorable: bool = False,
     kafka_name: str | None = None,
+    rare: bool = False,
 ) -> Any:
     """A list of structs, `array(FetchPartition)`, or of a plain kind, `array(int32)`.  Empty by default, or None."""
     if isinstance(element, Field):
@@ -310,7 +315,7 @@ def array(
         inner = element()
     return Field(
         "array", since=since, until=until, nullable=nullable, default=default, ignorable=ignorable,
-        kafka_name=kafka_name, element=inner,
+        kafka_name=kafka_name, element=inner, rare=rare,
     )  # fmt: skip
 
 
