@@ -220,9 +220,9 @@ def _data_directory(
                 yield Finding(child, -1, "stray-directory", "no partition's directory", "move it elsewhere")
             continue
         if name in audited:
-            known, told = audited[name]
+            told_end, told = audited[name]
             yield from told
-            ends[checkpoints.TopicPartition(*key)] = known
+            ends[checkpoints.TopicPartition(*key)] = told_end
         else:
             end, findings = _partition(disk, child, live, compacted, meter, summary)
             yield from findings

@@ -249,7 +249,8 @@ def _compact(
         finally:
             _remove_work(disk, directory)
         if disk.exists(f"{root}/{layout.META_PROPERTIES}"):
-            cleaned: dict[tuple[str, int], int] = {**marks, named: target.first_uncleanable}
+            cleaned: dict[tuple[str, int], int] = {tuple(key): offset for key, offset in marks.items()}
+            cleaned[named] = target.first_uncleanable
             checkpoints.write_offsets(disk, f"{root}/{layout.CLEANER_OFFSETS}", cleaned)
     finally:
         log.close()
