@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 
 from stratalog.base.errors import ErrorCode
 from stratalog.client import Client, ConnectionLost, Refused
-from stratalog.client.client import EARLIEST, LATEST
+from stratalog.client.client import EARLIEST, LATEST, _pause
 from stratalog.client.consumer import visible_batches
 from stratalog.client.producer import CODECS
 from stratalog.protocol.k61_describe_producers import DescribeProducersRequest, TopicRequest
@@ -44,6 +44,8 @@ from stratalog.spark.rows import Rows, SinkError, check_columns, headers_at, pla
 
 EPOCHS: Final = 32_768
 _ATTEMPTS: Final = 20
+_CREATE_ATTEMPTS: Final = 7
+"""About two seconds: a broker that makes topics by itself has done so by then."""
 _TOPICS_MAX: Final = 1_000
 """Topics that one task may write to: each has a buffer for every partition."""
 
@@ -280,7 +282,7 @@ class TaskWriter:
             if len(self._targets) >= _TOPICS_MAX:
                 raise SinkError(f"one task writes to more than {_TOPICS_MAX} topics")
             self._wait()  # the client belongs to one thread at a time
-            partitions = len(self._client.topic(topic, create=True).partitions)
+            partitions = partitions_of_topic(self._client, topic)
             target = self._targets[topic] = _Target(partitions, {}, Counter())
             if self._options.exactly_once:
                 self._recall(topic, target)
@@ -316,6 +318,19 @@ class TaskWriter:
                 left.append(row)
         target.written += Counter()  # forget what is down to zero
         return np.asarray(left, np.int64)
+
+
+def partitions_of_topic(client: Client, topic: str) -> int:
+    """How many partitions a topic has; one that is missing is made where the broker makes topics by itself."""
+    for attempt in range(_CREATE_ATTEMPTS):
+        try:
+            return len(client.topic(topic).partitions)
+        except Refused as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or attempt == _CREATE_ATTEMPTS - 1:
+                raise
+            client.metadata([topic], create=True)
+            _pause(attempt)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def content(key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
@@ -398,8 +413,6 @@ def written_rows(client: Client, topic: str, partition: int, identity: tuple[int
 
 def send(client: Client, topic: str, batches: dict[int, bytearray]) -> None:
     """Produce one batch for each partition, again where that may help; sequences keep a retry from doubling."""
-    from stratalog.client.client import _pause
-
     pending = dict(batches)
     for attempt in range(_ATTEMPTS):
         last = attempt == _ATTEMPTS - 1
