@@ -56,10 +56,10 @@ def log_of(broker, topic, partition=0):
 class Kit:
     """A log in a directory and what may happen to it."""
 
-    def __init__(self, directory, **config):
+    def __init__(self, directory, clean=False, now=NOW, **config):
         self.directory = str(directory)
         self.disk = RealDisk()
-        self.now = NOW
+        self.now = now
         options = {
             "segment_bytes": 4096,
             "segment_index_bytes": 4096,
@@ -70,7 +70,7 @@ class Kit:
         }
         options.update(config)
         self.config = LogConfig(**options)
-        self.log = self.open()
+        self.log = self.open(had_clean_shutdown=clean)
         self.sequences = {}
 
     def open(self, **options):

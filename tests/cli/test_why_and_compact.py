@@ -1,0 +1,124 @@
+"""`stratalog why` and `stratalog compact` on directories that a broker wrote (seed 001; LM-11, C14)."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import stratalog.testing
+from stratalog.cli import main
+from stratalog.records import batch as batches
+
+DAY = 86_400_000
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A stopped broker's directory: a plain topic of three segments, a compacted one, an open transaction."""
+    with stratalog.testing.broker(directory=tmp_path, config={"log.cleaner.enable": "false"}) as b:
+        b.create_topic("plain", segment_bytes=1 << 20, retention_ms=7 * DAY)
+        b.create_topic("keyed", cleanup_policy="compact", segment_bytes=1 << 20)
+        for i in range(3):
+            b.produce("plain", [b"%d" % i + bytes(700_000)])
+            b.produce("keyed", [(b"k%d" % k, b"%d" % i + bytes(100_000)) for k in range(7)])
+        running = b.running
+
+        def opened():
+            log = running.logs.get("plain", 0)
+            made = batches.build_batch(
+                [(b.clock.now_ms(), b"k", b"v")],
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+            )
+            from stratalog.storage.log import Origin
+
+            log.append_as_leader(memoryview(made), 0, b.clock.now_ms(), origin=Origin.REPLICATION)
+            log.maybe_increment_high_watermark(log.log_end)
+
+        running.run_on_loop(opened)
+        b.stop()
+        yield tmp_path / "data"
+
+
+def why(capsys, *arguments):
+    assert main(["why", "--json", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_each_segment_says_which_rule_holds_it_and_until_when(data, capsys) -> None:
+    (answer,) = why(capsys, "plain-0", "--data", str(data))
+    assert [s["rule"] for s in answer["segments"]] == ["time", "time", "active"]
+    assert all(s["until_ms"] == s["newest_ms"] + 7 * DAY + 1 for s in answer["segments"])
+    late = answer["segments"][0]["until_ms"] + 1
+    (answer,) = why(capsys, "plain-0", "--data", str(data), "--now", str(late))
+    assert answer["segments"][0]["rule"] == "deletable"
+    early = answer["segments"][0]["newest_ms"] - DAY
+    (answer,) = why(capsys, "plain", "--data", str(data), "--now", str(early))
+    assert answer["segments"][0]["rule"] == "future"
+
+
+def test_the_last_stable_offset_is_explained_by_the_open_transaction(data, capsys) -> None:
+    (answer,) = why(capsys, "plain-0", "--data", str(data))
+    assert answer["last_stable_offset"] == 3 and answer["log_end_offset"] == 4
+    assert "producer 7" in answer["last_stable_why"]
+
+
+def test_a_compacted_log_says_why_it_is_or_is_not_cleaned(data, capsys) -> None:
+    (answer,) = why(capsys, "keyed", "--data", str(data))
+    assert answer["cleaning"]["is_due"] and answer["cleaning"]["dirty_share"] == 1.0
+    (answer,) = why(capsys, "keyed", "--data", str(data), "-o", "min.compaction.lag.ms=100000000")
+    assert not answer["cleaning"]["is_due"] and answer["cleaning"]["bound"] == "min-compaction-lag"
+    assert main(["why", "keyed", "--data", str(data)]) == 0
+    text = capsys.readouterr().out
+    assert "due: its dirty share 1.00" in text and "WHY IT IS HERE" in text
+
+
+def test_a_failed_cleaning_is_shown(data, capsys) -> None:
+    """LM-11."""
+    content = {
+        "partitions": {
+            "keyed-0": {"cleaning_failed": {"error": "broken batch", "at_ms": 1, "attempts": 3, "next_ms": 2}}
+        }
+    }
+    (data / "stratalog-status.json").write_text(json.dumps(content))
+    assert main(["why", "keyed", "--data", str(data)]) == 0
+    text = capsys.readouterr().out
+    assert "its last cleaning failed: broken batch" in text and "3 attempts" in text
+
+
+def test_a_running_brokers_directory_can_be_asked(tmp_path, capsys) -> None:
+    with stratalog.testing.broker(topics=["t"], directory=tmp_path) as b:
+        b.produce("t", [b"x"])
+        (answer,) = why(capsys, "t-0", "--data", str(tmp_path / "data"))
+        assert answer["log_end_offset"] == 1
+
+
+def test_unknown_names_are_one_line_with_what_there_is(data, capsys) -> None:
+    assert main(["why", "nothing", "--data", str(data)]) == 2
+    assert "keyed, plain" in capsys.readouterr().err
+
+
+def test_compact_cleans_offline_and_the_broker_goes_on_from_there(data, capsys) -> None:
+    assert main(["compact", str(data / "plain-0")]) == 2
+    assert "cleanup.policy" in capsys.readouterr().err
+    assert main(["compact", str(data / "keyed-0"), "--roll", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["end_offset"] == 21 and answer["bytes_after"] < answer["bytes_before"] / 2
+    assert "keyed 0 21" in (data / "cleaner-offset-checkpoint").read_text()
+    with stratalog.testing.broker(directory=data.parent) as b:
+        assert [(r.offset, r.key, r.value[:1]) for r in b.records("keyed")] == [
+            (14 + k, b"k%d" % k, b"2") for k in range(7)
+        ]
+        assert main(["compact", str(data / "keyed-0")]) == 2
+        assert "running" in capsys.readouterr().err
+
+
+def test_both_print_help_quickly() -> None:
+    for name in ("why", "compact"):
+        done = subprocess.run(
+            [sys.executable, "-m", "stratalog.cli", name, "--help"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0 and "usage" in done.stdout
