@@ -14,7 +14,7 @@ from typing import Any, Final
 from stratalog.base.errors import ErrorCode
 from stratalog.base.types import Buffer
 from stratalog.client.client import Client, _pause
-from stratalog.client.failures import ClientError, ConnectionLost, Refused
+from stratalog.client.failures import ClientError, ConnectionLost, Refused, Unreachable
 from stratalog.client.partitioner import partition_for_key
 from stratalog.records.batch import BatchBuilder, add_to_sequence
 
@@ -128,6 +128,11 @@ class Producer:
             last = attempt == _ATTEMPTS - 1
             try:
                 results = self._client.produce(topic, pending, acks=self._acks)
+            except Unreachable:  # nothing was sent: the broker is away, and may come back
+                if last:
+                    raise
+                _pause(attempt)
+                continue
             except ConnectionLost:
                 if last or not self._idempotent:
                     raise
