@@ -14,8 +14,12 @@ import crc32c
 
 from stratalog.base.failures import Malformed
 from stratalog.base.types import Uuid
+from stratalog.logs.cleaner import choice
+from stratalog.logs.cleaner.cleaning import Cleaning
+from stratalog.logs.cleaner.manager import facts_of
 from stratalog.records import batch as batches
 from stratalog.records import control
+from stratalog.records.offset_map import OffsetMap
 from stratalog.sim.crash import Recording
 from stratalog.sim.disk import SimDisk
 from stratalog.storage import checkpoints, layout
@@ -305,6 +309,36 @@ class World:
         self.may(begin, lines=(self.line, cleaned))
         self.must(lines=(cleaned,))
         log.finish_deletion(deletion)
+
+    def clean(self):
+        """The cleaner on all that it may clean; its checkpoint behind it."""
+        log = self.log
+        count = len(self.line)
+        target = choice.cleanable(facts_of(log), None, NOW)
+        job = Cleaning(log, target, lambda: OffsetMap(24 * 200, secret=bytes(16)), now_ms=NOW, chunk_bytes=2048)
+        while not job.done:
+            job.advance(1 << 20)
+            if job.ready is not None:
+                begin = self.here
+                before = self.line
+                deletion = job.swap()
+                after = tuple(parse(self.disk, log))
+                assert latest(before) == latest(after), "LM-4: the latest value of a key has changed"
+                self.may(begin, lines=(before, after))
+                self.must(lines=(after,))
+                log.finish_deletion(deletion)
+        job.discard()
+        assert len(self.line) < count
+        checkpoints.write_offsets(self.disk, f"{DATA}/{layout.CLEANER_OFFSETS}", {KEY: job.end_offset})
+
+
+def latest(rows):
+    """Key to offset and value of its last record."""
+    return {
+        record.key: (record.offset, record.value)
+        for row in rows
+        for record in batches.records_of(row.data, batches.read_header(row.data))
+    }
 
 
 # --- the oracle -----------------------------------------------------------------------------------------------------

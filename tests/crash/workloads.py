@@ -204,7 +204,24 @@ def following():
     return world.recording("following")
 
 
+def compaction():
+    """The cleaner itself, twice over the same keys, with tombstones: what a consumer of the latest values sees never
+    changes (LM-4), and each swap is all or nothing (LM-5)."""
+    world = World(COMPACT)
+    for turn in range(2):
+        for i in range(24):
+            world.append(2, keys=[b"k%d" % (i % 5), b"q%d" % (i % 7)], pid=(None, 3)[i % 2])
+        world.roll()
+        world.flush()
+        world.checkpoint()
+        world.clean()
+        world.append(1, keys=[b"k%d" % turn])
+        world.flush()
+        world.checkpoint()
+    return world.recording("compaction")
+
+
 WORKLOADS = {
     one.__name__: one
-    for one in (appends, transactions, truncations, deletions, restarts, cleaning, splitting, following)
+    for one in (appends, transactions, truncations, deletions, restarts, cleaning, compaction, splitting, following)
 }

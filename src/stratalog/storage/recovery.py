@@ -203,11 +203,15 @@ def _take_in(log: Log, names: list[str], flushed: int, now_ms: int) -> tuple[lis
 
 
 def _was_trimmed(segment: Segment) -> bool:
-    """Whether the index of a closed segment is as long as its entries; if not, what is behind them is zeros."""
-    index = segment.offset_index
-    if segment.disk.size(index.file.path) < index.file.max_entries * OFFSET_ENTRY:
-        return True
-    return index.valid_entries(max(segment.size, 1), 1 << 63) == index.entries
+    """Whether the indexes of a closed segment are as long as their entries; if not, what is behind those is zeros."""
+    index, times = segment.offset_index, segment.time_index
+    size = segment.disk.size
+    if size(index.file.path) >= index.file.max_entries * OFFSET_ENTRY and (
+        index.valid_entries(max(segment.size, 1), 1 << 63) != index.entries
+    ):
+        return False
+    full = times.file.max_entries * TIME_ENTRY
+    return size(times.file.path) < full or (times.entries_below(1 << 63) == times.entries and segment.size > 0)
 
 
 def _doubt(segment: Segment, kinds: set[str], *, is_last: bool) -> str | None:
