@@ -390,6 +390,8 @@ class _DecoderSource(_Source):
         super().__init__(cls, version)
         self.run: list[_Read] = []
         self.guessing = True
+        self.nesting = 0
+        """How many structs are open, each of which still has its tags to come."""
         self.on_view = False
         self.after: list[str] = []
 
@@ -495,29 +497,32 @@ class _DecoderSource(_Source):
             checks.append(f"({length} - 1) * {least} > end - p" if compact else f"{length} * {least} > end - p")
         if compact or least:
             with self.block(f"if {length} > 127:"):
-                if field.kind == "records":
-                    self.long_length(length)
-                elif compact:
+                if compact:
                     self.line(f"{length}, p = uvarint(b, p - 1)")
                 if checks:
                     with self.block(f"if {' or '.join(checks)}:"):
                         self.line(f"raise IndexError({length})")
         return length
 
-    def long_length(self, length: str) -> None:
-        """`uvarint` for two and three bytes without a call: batches have such lengths."""
-        second, third = self.local("x"), self.local("x")
-        self.line(f"{second} = b[p]")
-        with self.block(f"if {second} < 128:"):
+    def payload(self, field: Field) -> str:
+        """The length of records.  Batches have lengths of two and three bytes, so the two bytes behind the first one
+        are read with it: there always are two more, the tags of this struct and of the one around it."""
+        if not (self.is_compact(field) and self.nesting > 1):
+            return self.length(field, "i")
+        length, second, third = self.local("n"), self.local("x"), self.local("x")
+        for target in (length, second, third):
+            self.read(target, "B")
+        self.flush()
+        with self.block(f"if {length} < 128:"):
+            self.line("p -= 2")
+        with self.block(f"elif {second} < 128:"):
             self.line(f"{length} += ({second} << 7) - {1 << 7}")
-            self.line("p += 1")
+            self.line("p -= 1")
+        with self.block(f"elif {third} < 128:"):
+            self.line(f"{length} += ({second} << 7) + ({third} << 14) - {(1 << 14) + (1 << 7)}")
         with self.block("else:"):
-            self.line(f"{third} = b[p + 1]")
-            with self.block(f"if {third} < 128:"):
-                self.line(f"{length} += ({second} << 7) + ({third} << 14) - {(1 << 14) + (1 << 7)}")
-                self.line("p += 2")
-            with self.block("else:"):
-                self.line(f"{length}, p = uvarint(b, p - 1)")
+            self.line(f"{length}, p = uvarint(b, p - 3)")
+        return length
 
     def absent(self, field: Field, length: str, target: str, empty: str = "") -> None:
         """The other sides of a length: empty, null, or an error."""
@@ -550,7 +555,7 @@ class _DecoderSource(_Source):
         elif kind in FIXED_WIDTH:
             self.read(target, FIXED_WIDTH[kind][0])
         elif kind in ("string", "bytes", "records"):
-            length = self.length(field, "h" if kind == "string" else "i")
+            length = self.payload(field) if kind == "records" else self.length(field, "h" if kind == "string" else "i")
             with self.block(self.present(field, length)):
                 self.line(f"q = p + {length}" + (" - 1" if self.is_compact(field) else ""))
                 if kind == "string":
@@ -715,8 +720,10 @@ class _DecoderSource(_Source):
                 continue
             absent.append((field, self.literal(field)))
         self.constants(made, absent)
+        self.nesting += 1
         for field in plain:
             self.value(field, f"{made}.{field.name}")
+        self.nesting -= 1
         if self.flexible:
             if not self.run:
                 count = "b[p]"
@@ -728,7 +735,9 @@ class _DecoderSource(_Source):
                 position = "p - 1"
             with self.block(f"if {count}:"):
                 if tags:
+                    nesting, self.nesting = self.nesting, 0
                     self.tags(tags, made, position)
+                    self.nesting = nesting
                 else:
                     self.line(f"{made}._tags, p = unknown_tags(b, {position})")
             if position == "p":

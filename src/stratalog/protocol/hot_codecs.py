@@ -1,6 +1,7 @@
 """Codecs written by hand for the broker's hot path: Produce and Fetch, flexible versions.
 
-Each knows one shape, the one that most requests have: one topic, one partition, nothing unusual set.  It reads or
+Each knows one shape, the one that most requests have: one topic, one partition, nothing unusual set; fetch requests and
+produce responses, whose partitions then have a fixed width, may bring several of them.  It reads or
 writes that shape with a few `struct` calls and hands everything else to the generated codec of the same version, so
 there is nothing that only the hand-written code can do.  The tests of the generated codecs run over these too.
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, Final
 
 from stratalog.base.types import MAX_INT64, ZERO_UUID, Buffer, FileRegion, Uuid
@@ -129,6 +131,10 @@ def _produce_request(version: int, general: _Decode) -> _Decode:
 _produced = struct.Struct(">BihqqqIiB").unpack_from
 _PRODUCED_BYTES: Final = struct.calcsize(">BihqqqIiB")
 _NOTHING_SPECIAL: Final = 0x01_00_00_00
+_produced_end = struct.Struct(">BiB").unpack_from  # the topic's tags, throttle time, tags
+_PRODUCED_END_BYTES: Final = struct.calcsize(">BiB")
+_produced_parts = struct.Struct(">ihqqqxxx").iter_unpack
+_PRODUCED_PART_BYTES: Final = struct.calcsize(">ihqqqxxx")
 _put_produced_name = _by_name("BB", "BihqqqBxxxix")
 _put_produced_id = struct.Struct(">B16sBihqqqBxxxix").pack
 _two_bytes = struct.Struct(">BB").unpack_from
@@ -172,6 +178,37 @@ def _produce_response_reader(version: int, general: _Decode) -> _Decode:
                 o.responses = [t]
                 o.node_endpoints = []
                 return o, q + _PRODUCED_BYTES
+            if topics == 2 < count < 128 and (by_id or 0 < n < 128):
+                k = count - 1
+                q += 1
+                e = q + k * _PRODUCED_PART_BYTES
+                parts = bytes(b[q:e])
+                topic_tags, throttle, no_tags = _produced_end(b, e)
+                if (
+                    topic_tags == no_tags == 0
+                    and parts[30::33].count(1) == k
+                    and not (any(parts[31::33]) or any(parts[32::33]))
+                ):
+                    made = [*map(new, repeat(partition_class, k))]
+                    for d, (
+                        d.index, d.error_code, d.base_offset, d.log_append_time_ms, d.log_start_offset,
+                    ) in zip(made, _produced_parts(parts), strict=True):  # fmt: skip
+                        d._tags = d.error_message = d._current_leader = None
+                        d.record_errors = []
+                    t = new(topic_class)
+                    t._tags = None
+                    if by_id:
+                        t.name = ""
+                        t.topic_id = new_uuid(Uuid, raw)
+                    else:
+                        t.name = str(b[p + 2 : q - 1], "utf-8")
+                        t.topic_id = ZERO_UUID
+                    t.partition_responses = made
+                    o.throttle_time_ms = throttle
+                    o._tags = None
+                    o.responses = [t]
+                    o.node_endpoints = []
+                    return o, e + _PRODUCED_END_BYTES
         except _SHORT:
             pass
         return general(b, p, end)
@@ -225,11 +262,15 @@ _fetch_head_id_no_replica = struct.Struct(">iiibiiB16s").unpack_from  # from ver
 # topic, no forgotten topics, no rack, then no tags.
 _fetch_part = struct.Struct(">BiiqiqiIB").unpack_from
 _FETCH_PART_BYTES: Final = struct.calcsize(">BiiqiqiIB")
+_fetch_parts = struct.Struct(">iiqiqix").iter_unpack
+_FETCH_EACH_BYTES: Final = struct.calcsize(">iiqiqix")
+_fetch_end = struct.Struct(">I").unpack_from  # the topic's tags, no forgotten topics, no rack, tags
 _NOTHING_MORE: Final = 0x00_00_01_01
+_NO_MORE_AT_ALL: Final = 0x00_01_01_00
 
 
 def _fetch_request(version: int, general: _Decode) -> _Decode:
-    new, new_uuid = _new, _new_uuid
+    new, new_uuid, zero = _new, _new_uuid, ZERO_UUID
     request_class: Any = k01_fetch.FetchRequest
     topic_class: Any = k01_fetch.FetchTopic
     partition_class: Any = k01_fetch.FetchPartition
@@ -281,6 +322,34 @@ def _fetch_request(version: int, general: _Decode) -> _Decode:
                 o.forgotten_topics_data = []
                 o.rack_id = ""
                 return o, q + _FETCH_PART_BYTES
+            if topics == 2 < count < 128 and (by_id or 0 < n < 128):
+                k = count - 1
+                q += 1
+                e = q + k * _FETCH_EACH_BYTES
+                parts = bytes(b[q:e])
+                if _fetch_end(b, e)[0] == _NO_MORE_AT_ALL and not any(parts[32::33]):
+                    made = [*map(new, repeat(partition_class, k))]
+                    for d, (
+                        d.partition, d.current_leader_epoch, d.fetch_offset, d.last_fetched_epoch, d.log_start_offset,
+                        d.partition_max_bytes,
+                    ) in zip(made, _fetch_parts(parts), strict=True):  # fmt: skip
+                        d._tags = None
+                        d.replica_directory_id = zero
+                        d.high_watermark = MAX_INT64
+                    t = new(topic_class)
+                    t._tags = None
+                    if by_id:
+                        t.topic = ""
+                        t.topic_id = new_uuid(Uuid, raw)
+                    else:
+                        t.topic = str(b[p + 27 : q - 1], "utf-8")
+                        t.topic_id = ZERO_UUID
+                    t.partitions = made
+                    o._tags = o.cluster_id = o._replica_state = None
+                    o.topics = [t]
+                    o.forgotten_topics_data = []
+                    o.rack_id = ""
+                    return o, e + 4
         except _SHORT:
             pass
         return general(b, p, end)
