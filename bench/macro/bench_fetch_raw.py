@@ -1,22 +1,19 @@
 """Fetch over a raw connection, 1 MiB a fetch, of data in the page cache; and the round trips of small requests.
 
-    python -m bench.macro.bench_fetch_raw [--quick] [--ours] [--megabytes 512] [--rounds 3]
+    python -m bench.macro.bench_fetch_raw [--quick] [--ours] [--rounds 5]
 
 Brokers take turns; medians count.  CPU is the broker's process alone.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import itertools
-import json
-import statistics
 import struct
 import time
 
 from bench.macro import raw
 from bench.macro.bench_produce_raw import batch, request
+from bench.macro.side import Side, percentile
 
 from stratalog.protocol.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -88,56 +85,36 @@ def round_trips(peer: raw.Peer, topic: str, count: int) -> tuple[list[float], li
     return answers, arrivals
 
 
-def percentile(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--ours", action="store_true", help="without Kafka")
-    parser.add_argument("--megabytes", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--trips", type=int, default=3000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    rounds = 1 if arguments.quick else arguments.rounds
+    side = Side("fetch_raw", description=__doc__, rounds=5)
+    megabytes = 256 if side.quick else 512
+    trips = 2000 if side.quick else 4000
     numbers = itertools.count()
-    rows: dict[str, dict[str, list[float]]] = {}
-    with contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(raw.ours())]
-        if not arguments.ours:
-            other = stack.enter_context(raw.kafka())
-            if other is not None:
-                peers.append(other)
-        ends = {}
-        for peer in peers:
-            ends[peer.name] = fill(peer, "bench-read", arguments.megabytes)
-            round_trips(peer, f"warm-{next(numbers)}", arguments.trips)
-            end, count = ends[peer.name]
-            read_all(peer, "bench-read", end, count * (FETCH_BYTES // BATCH_BYTES))
-        for _ in range(rounds):
+    ends = {}
+    with side.peers() as peers:
+        for turn in range(side.rounds + 1):
             for peer in peers:
+                if not turn:  # warm: Java compiles, files are in the page cache
+                    ends[peer.name] = fill(peer, "bench-read", megabytes)
+                side.progress(f"round {turn}, {peer.name}")
                 end, count = ends[peer.name]
-                seconds, cpu, total = read_all(peer, "bench-read", end, count * (FETCH_BYTES // BATCH_BYTES))
-                answers, arrivals = round_trips(peer, f"trip-{next(numbers)}", arguments.trips)
-                found = rows.setdefault(peer.name, {})
-                found.setdefault("fetch MB/s", []).append(total / seconds / 1e6)
-                found.setdefault("fetch CPU s/GB", []).append(cpu / (total / 1e9))
-                found.setdefault("produce p50 us", []).append(percentile(answers, 0.5))
-                found.setdefault("produce p99 us", []).append(percentile(answers, 0.99))
-                found.setdefault("end to end p50 us", []).append(percentile(arrivals, 0.5))
-                found.setdefault("end to end p99 us", []).append(percentile(arrivals, 0.99))
-    table = {name: {key: round(statistics.median(v), 3) for key, v in row.items()} for name, row in rows.items()}
-    if arguments.json:
-        print(json.dumps(table))
-        return
-    for key in next(iter(table.values())):
-        line = f"{key:22}" + "".join(f"  {name}: {row[key]:>9}" for name, row in table.items())
-        if len(table) == 2:
-            line += f"  ratio {table['stratalog'][key] / max(table['kafka'][key], 1e-9):.2f}"
-        print(line)
+                if side.wants("fetch 1 MiB"):
+                    seconds, cpu, total = read_all(peer, "bench-read", end, count * (FETCH_BYTES // BATCH_BYTES))
+                    if turn:
+                        side.sample("fetch 1 MiB", "MB/s", peer.name, total / seconds / 1e6)
+                        side.sample("fetch 1 MiB", "CPU s/GB", peer.name, cpu / (total / 1e9))
+                if side.wants("round trip"):
+                    answers, arrivals = round_trips(peer, f"trip-{next(numbers)}", trips)
+                    if turn:
+                        for case, values in (("produce round trip", answers), ("end to end round trip", arrivals)):
+                            side.sample(case, "p50 us", peer.name, percentile(values, 0.5))
+                            side.sample(case, "p99 us", peer.name, percentile(values, 0.99))
+    side.target("fetch 1 MiB", "MB/s", at_least=1.0)
+    side.target("fetch 1 MiB", "CPU s/GB", at_most=1.0)
+    for case in ("produce round trip", "end to end round trip"):
+        side.target(case, "p50 us", at_most=0.7)
+        side.target(case, "p99 us", at_most=0.7)
+    side.finish()
 
 
 if __name__ == "__main__":

@@ -1,29 +1,28 @@
 """Produce over raw connections: requests a second and the broker's CPU for each, beside Apache Kafka in one run.
 
-    python -m bench.macro.bench_produce_raw [--quick] [--ours] [--seconds 1.5] [--rounds 3]
+    python -m bench.macro.bench_produce_raw [--quick] [--ours] [--rounds 5] [--only "16 KiB, 1"]
 
 The rounds alternate between the brokers; medians count.  Each case writes to a topic of its own that is deleted after.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import itertools
-import json
 import os
-import statistics
 import struct
 import time
 from collections.abc import Callable
 
 from bench.macro import raw
+from bench.macro.side import Side
 from crc32c import crc32c
 
 from stratalog.protocol.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from stratalog.records.batch import BatchBuilder
 
 VERSION = 9
+DEPTH = 8
+"""Requests in flight on each connection."""
 CASES = {
     # name: (connections, partitions in a request, bytes of a batch, idempotent)
     "16 KiB, 1 connection": (1, 1, 16_384, False),
@@ -117,51 +116,25 @@ def _on_partition(topic: str, index: int, size: int, identity: tuple[int, int] |
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--ours", action="store_true", help="without Kafka")
-    parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--depth", type=int, default=8)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    rounds = 1 if arguments.quick else arguments.rounds
+    side = Side("produce_raw", description=__doc__, rounds=5)
+    seconds = 1.0 if side.quick else 1.5
     numbers = itertools.count()
-    results: dict[str, dict[str, list[raw.Load]]] = {}
-    with contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(raw.ours())]
-        if not arguments.ours:
-            other = stack.enter_context(raw.kafka())
-            if other is not None:
-                peers.append(other)
-        for turn in range(rounds + 1):
+    with side.peers() as peers:
+        for turn in range(side.rounds + 1):
             for name in CASES:
-                if arguments.only in name:
-                    for peer in peers:
-                        seconds = arguments.seconds if turn else min(1.0, arguments.seconds)
-                        load = run_case(peer, name, next(numbers), seconds=seconds, depth=arguments.depth)
-                        if turn:  # the first turn warms up: Java compiles, files are made
-                            results.setdefault(name, {}).setdefault(peer.name, []).append(load)
-    table = {}
-    for name, by_peer in results.items():
-        row = table[name] = {}
-        for peer_name, loads in by_peer.items():
-            rate = statistics.median(load.rate for load in loads)
-            cpu = statistics.median(load.microseconds for load in loads)
-            row[peer_name] = (round(rate), round(cpu, 1))
-    if arguments.json:
-        print(json.dumps(table))
-        return
-    for name, row in table.items():
-        line = f"{name:36}" + "".join(f"  {peer}: {rate:>7} /s {cpu:>6} us" for peer, (rate, cpu) in row.items())
-        if len(row) == 2:
-            (our_rate, our_cpu), (their_rate, their_cpu) = row["stratalog"], row["kafka"]
-            rate, cpu = our_rate / their_rate, our_cpu / their_cpu
-            least, most = TARGETS[name]
-            verdict = "ok" if rate >= least and cpu <= most else f"target {least:.1f}x, {most:.2f}"
-            line += f"  {rate:.2f}x the requests, {cpu:.2f} of the CPU  {verdict}"
-        print(line)
+                if not side.wants(name):
+                    continue
+                side.progress(f"round {turn}, {name}")
+                for peer in peers:
+                    load = run_case(peer, name, next(numbers), seconds=seconds, depth=DEPTH)
+                    if turn:  # the first turn warms up: Java compiles, files are made
+                        side.sample(name, "requests/s", peer.name, load.rate)
+                        side.sample(name, "CPU us/request", peer.name, load.microseconds)
+    for name, (least, most) in TARGETS.items():
+        if least:
+            side.target(name, "requests/s", at_least=least)
+        side.target(name, "CPU us/request", at_most=most)
+    side.finish()
 
 
 if __name__ == "__main__":
