@@ -249,7 +249,7 @@ def _compact(
         finally:
             _remove_work(disk, directory)
         if disk.exists(f"{root}/{layout.META_PROPERTIES}"):
-            cleaned: dict[tuple[str, int], int] = {tuple(key): offset for key, offset in marks.items()}
+            cleaned: dict[tuple[str, int], int] = {(key[0], key[1]): mark for key, mark in marks.items()}
             cleaned[named] = target.first_uncleanable
             checkpoints.write_offsets(disk, f"{root}/{layout.CLEANER_OFFSETS}", cleaned)
     finally:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stratalog.spark import origin
+from stratalog.spark.errors import DataLoss
 from stratalog.spark.options import ReadOptions, TopicPartition, read_options
+from stratalog.spark.origin import lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,16 @@ def planned(
         starts = origin.resolve_start(found, options, partitions, spans)
         starts.update({p: offset for p, offset in (known or {}).items() if p in starts})
         ends = origin.resolve_end(found, options, partitions, spans)
-        for p in partitions:
-            ends[p] = max(ends[p], starts[p]) if known and p in known else ends[p]
+        for p, offset in (known or {}).items():
+            if p not in spans:
+                lost(options, f"{p[0]}-{p[1]} was read up to offset {offset} and is not there any more")
+            elif offset > spans[p].stop:
+                raise DataLoss(
+                    f"{p[0]}-{p[1]} was read up to offset {offset} and ends at {spans[p].stop} now: this is another "
+                    "topic of the same name, or its log was cut off"
+                )
+            else:
+                ends[p] = max(ends[p], starts[p])
         wanted = origin.within(options, starts, ends, spans)
         return Ranges(options, wanted, origin.cut(found, options, wanted, by_bytes=by_bytes))
     finally:
