@@ -41,7 +41,7 @@ def test_an_exploration_is_the_same_for_the_same_seed():
     assert run("appends", images=300, seed=6).distinct != a.distinct
 
 
-# --- canaries: the engine is broken on purpose, and the enumeration must see it ----------------------------------------
+# --- canaries: the engine is broken on purpose, and the enumeration must see it -------------------------------------
 def _no_data_sync(patch):
     """A flush that syncs nothing."""
     patch.setattr(Segment, "sync_files", lambda self: [])

@@ -75,9 +75,7 @@ class Bench:
         rng = CountingRng()
         pool = ImmediatePool()
         self.configs: dict[str, LogConfig] = {}
-        self.logs = LogRegistry(
-            disk, pool, rng, [directory], config_of=lambda t: self.configs.get(t, LogConfig())
-        )
+        self.logs = LogRegistry(disk, pool, rng, [directory], config_of=lambda t: self.configs.get(t, LogConfig()))
         self.logs.open()
         self.logs.load(self.clock.now_ms())
         self.node = Node(
@@ -108,7 +106,12 @@ class Bench:
         rows: list[Any] = [records.TopicRecord(name=name, topic_id=topic_id)]
         rows += [
             records.PartitionRecord(
-                partition_id=index, topic_id=topic_id, replicas=[1], isr=isr or [1], leader=1, leader_epoch=0,
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=[1],
+                isr=isr or [1],
+                leader=1,
+                leader_epoch=0,
                 partition_epoch=0,
             )
             for index in range(partitions)

@@ -22,9 +22,7 @@ NOW = 1_700_000_000_000
 
 def made(tmp_path: Any, **config: Any) -> tuple[Partition, list[Partition]]:
     dirty: list[Partition] = []
-    log = Log.open(
-        RealDisk(), str(tmp_path / "t-0"), topic="t", partition=0, config=LogConfig(**config), now_ms=NOW
-    )
+    log = Log.open(RealDisk(), str(tmp_path / "t-0"), topic="t", partition=0, config=LogConfig(**config), now_ms=NOW)
     return Partition("t", 0, Uuid(), log=log, node_id=NodeId(1), dirty=dirty), dirty
 
 

@@ -26,12 +26,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="the partition's directory, for example ./data/users-0")
     parser.add_argument("--config", metavar="FILE", help="the broker's server.properties")
     parser.add_argument("-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="a topic key")
-    parser.add_argument(
-        "--roll", action="store_true", help="begin a new segment first: all records are cleaned"
-    )
-    parser.add_argument(
-        "--map-mib", type=int, default=128, metavar="N", help="the map of keys (default 128)"
-    )
+    parser.add_argument("--roll", action="store_true", help="begin a new segment first: all records are cleaned")
+    parser.add_argument("--map-mib", type=int, default=128, metavar="N", help="the map of keys (default 128)")
     parser.add_argument("--force", action="store_true", help="also when cleanup.policy does not say compact")
     add_json(parser)
 

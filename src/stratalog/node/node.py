@@ -383,9 +383,7 @@ class Node:
         if not full:
             self.logs.log_failed(partition.log, error)
             partition.fail(error)
-        log.error(
-            "%s-%d %s: %s", partition.topic, partition.index, "takes no writes" if full else "is offline", error
-        )
+        log.error("%s-%d %s: %s", partition.topic, partition.index, "takes no writes" if full else "is offline", error)
         if self.groups is not None:
             groups.failed(self, partition, error)
             if full and partition.topic == OFFSETS_TOPIC:

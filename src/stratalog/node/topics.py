@@ -3,7 +3,7 @@
 `Topics.apply(delta)` follows each committed change of the metadata: logs are made for new partitions of ours, closed
 and deleted for topics that are gone, configured anew, and leadership is handed to the coordinators.  Loop only; an
 image is applied before the answer of the request that changed it is sent, so a client that made a topic can write to
-it. """
+it."""
 
 from __future__ import annotations
 

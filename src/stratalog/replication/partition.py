@@ -131,9 +131,7 @@ class Partition:
         """Check and stage records as the leader; raises `ApiError`, or `OSError` when the disk fails.  Nothing is
         visible before `commit`; `records` must not move until then."""
         if not self.is_leader:
-            raise ApiError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER if self.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
-            )
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER if self.failure is None else ErrorCode.KAFKA_STORAGE_ERROR)
         log = self.log
         if acks == -1 and len(self.isr) < log.config.min_insync_replicas:
             raise ApiError(

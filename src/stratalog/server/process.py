@@ -59,7 +59,7 @@ class Broker:
         fsync_metadata: bool = True,
         name: str = "stratalog",
     ) -> None:
-        """`fsync_metadata=False` is for tests: a topic is made without waiting for the disk. """
+        """`fsync_metadata=False` is for tests: a topic is made without waiting for the disk."""
         self.config = config
         self.clock: Clock = clock or RealClock()
         self.disk: Disk = disk or RealDisk()

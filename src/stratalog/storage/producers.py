@@ -354,8 +354,8 @@ class ProducerState:
             if first_sequence != 0 and entry.epoch != -1:
                 raise ApiError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {producer_id} begins epoch {epoch} with sequence {first_sequence} at offset {offset}; an epoch "
-                    f"begins with 0 (the last epoch here is {entry.epoch})",
+                    f"producer {producer_id} begins epoch {epoch} with sequence {first_sequence} at offset {offset}; "
+                    f"an epoch begins with 0 (the last epoch here is {entry.epoch})",
                 )
             return
         last = entry.last_sequence

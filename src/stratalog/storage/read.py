@@ -89,7 +89,8 @@ def _region(
 def _out_of_range(log: Log, offset: int) -> ApiError:
     return ApiError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        f"{log.topic}-{log.partition} has no offset {offset}: it goes from {log.log_start_offset} to {log.log_end_offset}",
+        f"{log.topic}-{log.partition} has no offset {offset}: "
+        f"it goes from {log.log_start_offset} to {log.log_end_offset}",
     )
 
 

@@ -215,9 +215,7 @@ def _check_batch(records: memoryview, version: int) -> None:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def _walk_flexible(
-    frame: memoryview, p: int, end: int, version: int
-) -> tuple[bytes | None, int, int, list[Topic]]:
+def _walk_flexible(frame: memoryview, p: int, end: int, version: int) -> tuple[bytes | None, int, int, list[Topic]]:
     transactional = None
     size = frame[p]
     p += 1
@@ -370,9 +368,7 @@ def _encode(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> bytes:
             parts.append(_compact(len(entries) + 1))
             for _, index, info, _, _, _ in entries:
                 parts.append(
-                    _DONE_9.pack(
-                        index, 0, info.first_offset, info.log_append_time, info.log_start_offset, 1, 0, 0
-                    )
+                    _DONE_9.pack(index, 0, info.first_offset, info.log_append_time, info.log_start_offset, 1, 0, 0)
                 )
             parts.append(b"\0")
         parts.append(b"\0\0\0\0\0")
@@ -387,9 +383,7 @@ def _encode(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> bytes:
         parts.append(_INDEX.pack(len(entries)))
         for _, index, info, _, _, _ in entries:
             if version >= 8:
-                done = _DONE_8.pack(
-                    index, 0, info.first_offset, info.log_append_time, info.log_start_offset, 0, -1
-                )
+                done = _DONE_8.pack(index, 0, info.first_offset, info.log_append_time, info.log_start_offset, 0, -1)
             elif version >= 5:
                 done = _DONE_5.pack(index, 0, info.first_offset, info.log_append_time, info.log_start_offset)
             elif version >= 2:
