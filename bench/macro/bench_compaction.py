@@ -71,7 +71,7 @@ class Writer:
             if file is None or size >= SEGMENT - (64 << 10):
                 if file is not None:
                     file.close()
-                file = (self._directory / f"{offset:020d}.log").open("wb", buffering=1 << 20)  # noqa: SIM115
+                file = (self._directory / f"{offset:020d}.log").open("wb", buffering=1 << 20)
                 size = 0
             data = self._batch(offset)
             file.write(data)
