@@ -494,6 +494,8 @@ class SimDisk:
         return data
 
     def _write(self, inode: Inode, data: bytes, position: int) -> None:
+        if not data:
+            return  # as a real disk has it: nothing is written, and the file does not grow to `position`
         self._log(Entry(WRITE, inode.number, position, data))
         content = self._mutable(inode)
         end = position + len(data)
