@@ -416,7 +416,7 @@ def _line_of(rows, state, log):
     """ST-5: what is there is a run of whole batches of one line of the history.
 
     None for a compacted log with a hole above what was flushed: there holes are legal, so a load cannot see that a tail
-    was lost at a batch's end when the next segment came through (docs/parts/crash.md).
+    was lost at a batch's end when the next segment came through.
     """
     end = log.log_end_offset
     if not rows:
