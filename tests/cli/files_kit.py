@@ -84,9 +84,10 @@ def flip(path, position, mask=0x40):
 
 
 def flip_payload(partition):
-    """One payload byte of a batch in the middle."""
+    """One payload byte of a batch in the middle; a byte of the header need not be in any checksum."""
     path = files(partition, ".log")[0]
-    flip(path, path.stat().st_size // 2)
+    headers = list(batches.batches(path.read_bytes()))
+    flip(path, headers[len(headers) // 2].end - 1)
     return "damaged-batch"
 
 

@@ -7,10 +7,11 @@ import pytest
 from crash_kit import check, clock, recover
 from workloads import WORKLOADS
 
+from stratalog.records import kernels
 from stratalog.sim import disk as sim_disk
 from stratalog.sim.crash import VARIANTS, explore
 from stratalog.sim.disk import SimDisk, SimFile
-from stratalog.storage import checkpoints, layout, recovery, reshape
+from stratalog.storage import checkpoints, layout, recovery, reshape, sweep
 from stratalog.storage.log import Log
 from stratalog.storage.segment import Segment
 
@@ -22,6 +23,12 @@ def run(name, *, images=IMAGES, seed=0, violations_max=3, every_point=False):
     if every_point:
         images = max(images, len(VARIANTS) * (len(recording.disk.journal) + 1 - recording.start))
     return explore(recording, check, recover, images=images, seed=seed, violations_max=violations_max, clock=clock)
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    """Which pass a recovery takes does not depend on what ran before in this process."""
+    monkeypatch.setattr(sweep, "wants_kernels", lambda size: False)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -37,6 +44,16 @@ def test_every_crash_leaves_what_was_promised(name):
     assert report.deep > 20
     missing = set(VARIANTS) - set(report.variants) - {"unlink-not-durable"}
     assert not missing
+
+
+def test_the_compiled_recovery_leaves_what_was_promised(monkeypatch):
+    """The same images through the compiled pass (STYLE 14)."""
+    kernels.load_kernels()
+    monkeypatch.setattr(sweep, "wants_kernels", lambda size: True)
+    for name in ("appends", "transactions"):
+        report = run(name, images=1500)
+        assert not report.violations, "\n".join(map(str, report.violations))
+        assert report.distinct > 300
 
 
 def test_an_exploration_is_the_same_for_the_same_seed():

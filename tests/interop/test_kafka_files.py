@@ -81,7 +81,8 @@ def test_all_of_kafkas_files_are_dumped(kafka_directory):
     assert {"TopicRecord", "PartitionRecord", "FeatureLevelRecord", "RegisterBrokerRecord"} <= types
     assert {"OffsetCommit", "GroupMetadata", "TransactionLog", "snapshotHeader", "abort", "commit"} <= types
     assert counts["aborted-transaction"] == 4
-    assert counts["producer"] > 0 and counts["index-entry"] > 50 and counts["time-index-entry"] > 50
+    # A time index gets an entry only for a later millisecond: a fast machine writes many batches in one.
+    assert counts["producer"] > 0 and counts["index-entry"] > 50 and counts["time-index-entry"] > 5
 
 
 def test_our_dump_says_what_kafkas_dump_says(kafka_directory):
