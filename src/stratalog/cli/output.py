@@ -125,7 +125,7 @@ class Progress:
         self._start = self._last = clock()
         self._live = self._stream.isatty()
         self._shown = False
-        self.done = 0
+        self.done: float = 0
 
     def __enter__(self) -> Progress:
         return self
@@ -138,7 +138,7 @@ class Progress:
     def add(self, count: int) -> None:
         self.update(self.done + count)
 
-    def update(self, done: int, total: int | None = None) -> None:
+    def update(self, done: float, total: int | None = None) -> None:
         """So much is done; cheap enough to be called often."""
         self.done = done
         if total is not None:

@@ -17,6 +17,7 @@ import signal
 import sys
 
 from stratalog.cli import UsageError
+from stratalog.cli.output import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,8 +56,11 @@ def run(args: argparse.Namespace) -> int:
     broker = Broker(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: broker.loop.stop())
+    bar = Progress("loading", unit=lambda logs: f"{logs:,.0f} logs")
+    broker.on_loading = lambda loading: bar.update(loading.share, loading.total)
     try:
-        broker.start()
+        with bar:
+            broker.start()
     except BlockingIOError as error:
         raise UsageError(
             f"{error.filename}: another broker uses this directory; stop it, or choose another with --data"
