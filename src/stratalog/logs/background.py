@@ -1,14 +1,15 @@
 """What goes on beside the traffic: retention, flushes, checkpoints, deletion, each at its own interval.
 
-Decisions are made on the loop; whatever waits for the disk runs on the background pool, one piece of each kind at a
-time, so that a slow one delays only its own kind.  Nothing here blocks the loop.  All first runs come
-`log.initial.task.delay.ms` after the start.
+Decisions are made on the loop; whatever waits for the disk runs on the background pool, one piece of each kind and
+data directory at a time, so that a slow one delays only its own kind, and a disk that hangs only itself.  Nothing here
+blocks the loop.  All first runs come `log.initial.task.delay.ms` after the start.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import posixpath
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +29,6 @@ log = logging.getLogger("stratalog.logs")
 Key = tuple[str, int]
 LOGS_PER_TURN: Final = 500
 """Logs that one turn of the loop looks at: some milliseconds."""
-FLUSHES_AT_ONCE: Final = 1
 FLUSH_LOOK_MS: Final = 1_000
 """How often rolled segments and `flush.ms` are looked for."""
 
@@ -73,8 +73,27 @@ class Lane:
         self._pool.submit(self._name, work, finished)
 
 
+class Lanes:
+    """A lane for each data directory, for work of one kind."""
+
+    __slots__ = ("_by_home", "_name", "_pool")
+
+    def __init__(self, pool: Pool, name: str) -> None:
+        self._pool = pool
+        self._name = name
+        self._by_home: dict[str, Lane] = {}
+
+    def of(self, path: str) -> Lane:
+        """The lane for something that lies in a data directory: a partition's directory or a checkpoint."""
+        home = posixpath.dirname(path)
+        lane = self._by_home.get(home)
+        if lane is None:
+            lane = self._by_home[home] = Lane(self._pool, f"{self._name} {home}")
+        return lane
+
+
 class Checkpoints:
-    """Offset checkpoints written off the loop: the newest content of each file, one write of a file at a time."""
+    """Offset checkpoints written off the loop: the newest content of each file, one write in a directory at a time."""
 
     def __init__(self, disk: Disk, pool: Pool, failed: Callable[[str, OSError], None]) -> None:
         self._disk = disk
@@ -92,24 +111,25 @@ class Checkpoints:
         self._waiting[path] = dict(offsets)
         if then is not None:
             self._then.setdefault(path, []).append(then)
-        self._next(path)
+        self._next(posixpath.dirname(path))
 
-    def _next(self, path: str) -> None:
-        if path in self._busy or path not in self._waiting:
+    def _next(self, home: str) -> None:
+        path = next((one for one in self._waiting if posixpath.dirname(one) == home), None)
+        if home in self._busy or path is None:
             return
         offsets = self._waiting.pop(path)
         then = self._then.pop(path, [])
-        self._busy.add(path)
+        self._busy.add(home)
 
         def done(_: Any, error: BaseException | None) -> None:
-            self._busy.discard(path)
+            self._busy.discard(home)
             if isinstance(error, OSError):
                 self._failed(path, error)
             elif error is not None:
                 raise error
             for callback in then:
                 callback()
-            self._next(path)
+            self._next(home)
 
         self._pool.submit("checkpoint", lambda: checkpoints.write_offsets(self._disk, path, offsets), done)
 
@@ -124,17 +144,19 @@ class Shredder:
 
     def __init__(self, disk: Disk, pool: Pool, failed: Callable[[str, OSError], None]) -> None:
         self._disk = disk
-        self._lane = Lane(pool, "delete")
+        self._lanes = Lanes(pool, "delete")
         self._failed = failed
         self.schedule: Schedule | None = None
         """Until it is there, everything goes at once."""
         self.waiting = 0
 
     def files(self, one: Log, deletion: Deletion) -> None:
-        self._later(deletion.delay_ms, lambda: one.finish_deletion(deletion), deletion.paths[0])
+        self._later(
+            deletion.delay_ms, lambda: one.finish_deletion(deletion), deletion.paths[0], self._lanes.of(one.directory)
+        )
 
     def tree(self, path: str, delay_ms: int) -> None:
-        self._later(delay_ms, lambda: self._remove(path), path)
+        self._later(delay_ms, lambda: self._remove(path), path, self._lanes.of(path))
 
     def _remove(self, path: str) -> None:
         try:
@@ -142,7 +164,7 @@ class Shredder:
         except FileNotFoundError:
             log.debug("%s is gone already", path)
 
-    def _later(self, delay_ms: int, work: Callable[[], None], path: str) -> None:
+    def _later(self, delay_ms: int, work: Callable[[], None], path: str, lane: Lane) -> None:
         self.waiting += 1
 
         def done(_: Any, error: BaseException | None) -> None:
@@ -156,9 +178,9 @@ class Shredder:
                 raise error
 
         if self.schedule is None or delay_ms <= 0:
-            self._lane.submit(work, done)
+            lane.submit(work, done)
         else:
-            self.schedule.after(delay_ms, lambda _: self._lane.submit(work, done))
+            self.schedule.after(delay_ms, lambda _: lane.submit(work, done))
 
 
 @dataclass(slots=True, frozen=True)
@@ -183,7 +205,7 @@ class Background:
         self.intervals = intervals
         self._dirty_since: dict[Key, int] = {}
         self._flushing: set[Key] = set()
-        self._flushes = Lane(pool, "flush")
+        self._flushes = Lanes(pool, "flush")
         self._closed = False
         self._retaining = False
 
@@ -246,7 +268,7 @@ class Background:
         if plan is None:
             return
         self._flushing.add(key)
-        self._flushes.submit(plan.run, lambda _, error: self._flushed(key, one, plan, error))
+        self._flushes.of(one.directory).submit(plan.run, lambda _, error: self._flushed(key, one, plan, error))
 
     def _flushed(self, key: Key, one: Log, plan: FlushPlan, error: BaseException | None) -> None:
         self._flushing.discard(key)

@@ -21,7 +21,7 @@ from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError
 from stratalog.base.ports import Pool
 from stratalog.base.types import Millis
-from stratalog.logs.background import Lane
+from stratalog.logs.background import Lanes
 from stratalog.logs.registry import Directory, Key, LogRegistry
 from stratalog.storage import layout
 from stratalog.storage.log import Isolation, Log
@@ -56,7 +56,7 @@ class Moves:
 
     def __init__(self, logs: LogRegistry, pool: Pool, schedule: Schedule) -> None:
         self._logs = logs
-        self._reads = Lane(pool, "move")
+        self._reads = Lanes(pool, "move")
         self._schedule = schedule
         self.moves: dict[Key, Move] = {}
         self.on_moved: Callable[[Key, Log, Directory], None] = lambda key, current, directory: None
@@ -148,7 +148,7 @@ class Moves:
                 return b""  # the range has moved: looked at again on the loop
             return b"" if data.region is None else data.region.read()
 
-        self._reads.submit(read, lambda result, error: self._append(move, result, error))
+        self._reads.of(move.current.directory).submit(read, lambda result, error: self._append(move, result, error))
 
     def _append(self, move: Move, data: bytes | None, error: BaseException | None) -> None:
         if isinstance(error, OSError):

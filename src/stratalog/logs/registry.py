@@ -21,9 +21,9 @@ from __future__ import annotations
 import errno
 import logging
 import posixpath
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Final
 
 from stratalog.base.failures import Malformed
@@ -42,7 +42,7 @@ log = logging.getLogger("stratalog.logs")
 Key = tuple[str, int]
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 """The quorum's own, opened by it."""
-SEGMENTS_PER_PASS: Final = 128
+SEGMENTS_PER_PASS: Final = 32
 """Segments of one log that a look of the retention takes out at most: each costs some renames on the loop."""
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _PROGRESS_SECONDS: Final = 5.0
@@ -91,18 +91,57 @@ class Directory:
         return f"<Directory {self.path} {'offline' if self.failure else 'online'}, {len(self.logs)} logs>"
 
 
-@dataclass(slots=True)
 class Loading:
-    """How far the start is."""
+    """How far the start is.  Written by the threads that load, read by anybody."""
 
-    total: int = 0
-    done: int = 0
-    segments_recovered: int = 0
-    bytes_recovered: int = 0
+    __slots__ = ("_guard", "_last", "_parts", "bytes_recovered", "done", "on_progress", "segments_recovered", "total")
+
+    def __init__(self, total: int = 0, *, seconds: float = 0.0) -> None:
+        self.total = total
+        self.done = 0
+        self.segments_recovered = 0
+        self.bytes_recovered = 0
+        self.on_progress: Callable[[Loading], None] = lambda loading: None
+        """Called after each recovered segment and each log, on any thread, one call at a time."""
+        self._parts: dict[object, tuple[int, int]] = {}
+        self._guard = threading.Lock()
+        self._last = seconds
 
     @property
     def left(self) -> int:
         return self.total - self.done
+
+    @property
+    def share(self) -> float:
+        """Logs that are loaded, those that are being recovered counted in part."""
+        return self.done + sum(done / total for done, total in list(self._parts.values()) if total)
+
+    def recovered(self, task: object, done: int, total: int, seconds: float) -> None:
+        """So many of a log's bytes are checked."""
+        with self._guard:
+            before = self._parts.get(task, (0, 0))[0]
+            self._parts[task] = (done, total)
+            self.segments_recovered += 1
+            self.bytes_recovered += done - before
+            self._say(seconds)
+
+    def loaded(self, task: object, seconds: float) -> None:
+        with self._guard:
+            self._parts.pop(task, None)
+            self.done += 1
+            self._say(seconds)
+
+    def _say(self, seconds: float) -> None:
+        if seconds - self._last >= _PROGRESS_SECONDS:
+            self._last = seconds
+            log.info(
+                "%d of %d logs loaded, %.1f MB in %d segments recovered",
+                self.done,
+                self.total,
+                self.bytes_recovered / 1e6,
+                self.segments_recovered,
+            )
+        self.on_progress(self)
 
 
 Parallel = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
@@ -226,28 +265,36 @@ class LogRegistry:
                 tasks += self._found(directory)
             except OSError as error:
                 self.fail(directory, error)
-        self.loading = Loading(total=len(tasks))
+        # One of each directory in turn: every disk has work from the start to the end.
+        order = {id(directory): 0 for directory in self.directories}
+        turns = []
+        for task in tasks:
+            turns.append(order[id(task[0])])
+            order[id(task[0])] += 1
+        tasks = [task for _, task in sorted(zip(turns, tasks, strict=True), key=lambda pair: pair[0])]
+        loading = Loading(total=len(tasks), seconds=seconds())
+        loading.on_progress = self.loading.on_progress
+        self.loading = loading
         log.info("%d logs to load in %d directories", len(tasks), len(self.online))
-        reported = seconds()
 
         def load(task: tuple[Directory, Key, bool]) -> Log | OSError | Malformed:
             directory, key, future = task
             try:
-                return self._load(directory, key, None, now, future=future)
+                return self._load(
+                    directory,
+                    key,
+                    None,
+                    now,
+                    future=future,
+                    progress=lambda done, total: loading.recovered(task, done, total, seconds()),
+                )
             except (OSError, Malformed) as error:
                 return error
+            finally:
+                loading.loaded(task, seconds())
 
         for task, result in zip(tasks, parallel(load, tasks), strict=True):
-            self.loading.done += 1
             self._loaded(*task, result, assigned)
-            if seconds() - reported >= _PROGRESS_SECONDS:
-                reported = seconds()
-                log.info(
-                    "%d of %d logs loaded, %.1f MB recovered",
-                    self.loading.done,
-                    self.loading.total,
-                    self.loading.bytes_recovered / 1e6,
-                )
 
     def _found(self, directory: Directory) -> list[tuple[Directory, Key, bool]]:
         tasks: list[tuple[Directory, Key, bool]] = []
@@ -261,6 +308,8 @@ class LogRegistry:
             key = layout.parse_directory(name)
             if key is not None:
                 tasks.append((directory, key, False))
+            elif name.endswith(layout.DIRECTORY_STRAY_SUFFIX):
+                log.warning("%s holds a replica that no topic has; it is kept until somebody removes it", path)
             elif name.endswith(layout.DIRECTORY_FUTURE_SUFFIX):
                 key = layout.parse_directory(name.partition(".")[0])
                 if key is not None:
@@ -288,8 +337,6 @@ class LogRegistry:
             self._offline[key] = directory
             return
         report = result.report
-        self.loading.segments_recovered += report.segments_recovered
-        self.loading.bytes_recovered += report.bytes_recovered
         if report.findings:
             self.reports[key] = report
             for finding in report.findings:
@@ -314,7 +361,16 @@ class LogRegistry:
         directory.logs[key] = result
         self._home[key] = directory
 
-    def _load(self, directory: Directory, key: Key, topic_id: Uuid | None, now: Millis, *, future: bool = False) -> Log:
+    def _load(
+        self,
+        directory: Directory,
+        key: Key,
+        topic_id: Uuid | None,
+        now: Millis,
+        *,
+        future: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Log:
         """Open one log; any thread."""
         topic, partition = key
         name = layout.directory_name(topic, partition)
@@ -335,6 +391,7 @@ class LogRegistry:
             recovery_point=0 if future else directory.recovery_points.get(key, 0),
             had_clean_shutdown=directory.was_clean,
             jitter=lambda bound: self._rng.integer(0, bound),
+            progress=progress,
         )
         high_watermark = directory.high_watermarks.get(key)
         if high_watermark is not None and not future:
@@ -417,8 +474,10 @@ class LogRegistry:
     def delete(self, topic: str, partition: int) -> None:
         """Let go of a partition's log and remove its files, later and elsewhere."""
         key = (topic, partition)
-        self._offline.pop(key, None)
         self.reports.pop(key, None)
+        offline = self._offline.pop(key, None)
+        if offline is not None and offline.failure is None:
+            self._delete_unread(offline, key)
         for directory in self.directories:
             future = directory.futures.pop(key, None)
             if future is not None:
@@ -426,6 +485,18 @@ class LogRegistry:
         home = self._home.get(key)
         if home is not None:
             self._to_delete(self._let_go(home, key), home, key)
+
+    def _delete_unread(self, directory: Directory, key: Key) -> None:
+        """A log that could not be loaded goes like any other, or the next topic of its name would find it."""
+        name = layout.renamed_directory(*key, self._rng.token(16).hex(), layout.DIRECTORY_DELETE_SUFFIX)
+        target = f"{directory.path}/{name}"
+        try:
+            self._disk.rename(f"{directory.path}/{layout.directory_name(*key)}", target)
+        except OSError as error:
+            self.fail(directory, error)
+            return
+        self._forget_offsets(directory, key)
+        self.shredder.tree(target, self._config_of(key[0]).file_delete_delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> None:
         """A stray: no topic of the metadata has it.  It is renamed and kept; nothing is deleted on suspicion."""
@@ -544,12 +615,11 @@ class LogRegistry:
 
     def retain(self, key: Key, now: Millis) -> int:
         """Take out the segments of one partition that it has outlived; how many.  Nothing while it is being cleaned
-        or paused."""
+        (LM-3); a cleaner that was paused swaps nothing any more, so that a long move does not fill the disk."""
         directory = self._home.get(key)
-        if directory is None or (self.cleaner is not None and not self.cleaner.states.is_free(key)):
+        if directory is None or (self.cleaner is not None and self.cleaner.states.is_cleaned(key)):
             return 0
-        count = self._retain(directory, directory.logs[key], now)
-        return count
+        return self._retain(directory, directory.logs[key], now)
 
     def _retain(self, directory: Directory, one: Log, now: Millis) -> int:
         count = 0
@@ -639,7 +709,7 @@ class LogRegistry:
 
     def checkpoint_high_watermarks(self) -> None:
         for directory in self.online:
-            offsets = {key: one.high_watermark for key, one in directory.logs.items()}
+            offsets = self._high_watermarks(directory)
             if offsets != directory.high_watermarks:
                 directory.high_watermarks = offsets
                 self.checkpoints.put(f"{directory.path}/{layout.HIGH_WATERMARKS}", offsets)
@@ -652,7 +722,7 @@ class LogRegistry:
 
     def checkpoint_recovery_points(self, directory: Directory) -> None:
         """The recovery point never passes what was flushed."""
-        offsets = {key: one.recovery_point for key, one in directory.logs.items()}
+        offsets = self._recovery_points(directory)
         if offsets != directory.recovery_points:
             directory.recovery_points = offsets
             self.checkpoints.put(f"{directory.path}/{layout.RECOVERY_POINTS}", offsets)
@@ -674,13 +744,28 @@ class LogRegistry:
 
         self.checkpoints.put(f"{directory.path}/{layout.LOG_STARTS}", starts, written)
 
-    @staticmethod
-    def _starts(directory: Directory) -> dict[Key, int]:
-        return {
-            key: one.log_start_offset
-            for key, one in directory.logs.items()
-            if one.log_start_offset > (one.segments[0].base_offset if one.segments else 0)
-        }
+    def _unread(self, directory: Directory, offsets: Mapping[Key, int]) -> dict[Key, int]:
+        """The entries of logs that are there and could not be loaded: the next start needs them as they are (LM-2)."""
+        if directory.failure is not None or not self._offline:
+            return {}
+        return {key: offset for key, offset in offsets.items() if self._offline.get(key) is directory}
+
+    def _starts(self, directory: Directory) -> dict[Key, int]:
+        starts = self._unread(directory, directory.log_starts)
+        for key, one in directory.logs.items():
+            if one.log_start_offset > (one.segments[0].base_offset if one.segments else 0):
+                starts[key] = one.log_start_offset
+        return starts
+
+    def _recovery_points(self, directory: Directory) -> dict[Key, int]:
+        points = self._unread(directory, directory.recovery_points)
+        points.update((key, one.recovery_point) for key, one in directory.logs.items())
+        return points
+
+    def _high_watermarks(self, directory: Directory) -> dict[Key, int]:
+        offsets = self._unread(directory, directory.high_watermarks)
+        offsets.update((key, one.high_watermark) for key, one in directory.logs.items())
+        return offsets
 
     def _write_starts_now(self, directory: Directory) -> None:
         directory.log_starts = self._starts(directory)
@@ -729,13 +814,16 @@ class LogRegistry:
 
     def _finish(self, directory: Directory) -> None:
         path = directory.path
-        offsets = {key: one.recovery_point for key, one in directory.logs.items()}
-        checkpoints.write_offsets(self._disk, f"{path}/{layout.RECOVERY_POINTS}", offsets)
-        offsets = {key: one.high_watermark for key, one in directory.logs.items()}
-        checkpoints.write_offsets(self._disk, f"{path}/{layout.HIGH_WATERMARKS}", offsets)
+        checkpoints.write_offsets(self._disk, f"{path}/{layout.RECOVERY_POINTS}", self._recovery_points(directory))
+        checkpoints.write_offsets(self._disk, f"{path}/{layout.HIGH_WATERMARKS}", self._high_watermarks(directory))
         checkpoints.write_offsets(self._disk, f"{path}/{layout.LOG_STARTS}", self._starts(directory))
         if directory.cleaner_offsets or self._disk.exists(f"{path}/{layout.CLEANER_OFFSETS}"):
             checkpoints.write_offsets(self._disk, f"{path}/{layout.CLEANER_OFFSETS}", directory.cleaner_offsets)
+        unread = [f"{key[0]}-{key[1]}" for key, home in self._offline.items() if home is directory]
+        if unread and not directory.was_clean:
+            # The next start would take for sound what was never recovered.
+            log.warning("%s: no mark of a clean stop, %s could not be loaded", path, ", ".join(unread[:10]))
+            return
         checkpoints.write_clean_shutdown(self._disk, path, self.broker_epoch)
 
     # --- metrics --------------------------------------------------------------------------------------------------
@@ -745,6 +833,7 @@ class LogRegistry:
             ("stratalog_log_directories_online", "", len(self.online)),
             ("stratalog_log_directories_offline", "", len(self.directories) - len(self.online)),
             ("stratalog_logs_to_load", "", self.loading.left),
+            ("stratalog_recovered_segments_total", "", self.loading.segments_recovered),
             ("stratalog_recovered_bytes_total", "", self.loading.bytes_recovered),
             ("stratalog_retired_segments_total", "", self.retired_segments),
             ("stratalog_retired_bytes_total", "", self.retired_bytes),
@@ -758,8 +847,9 @@ class LogRegistry:
     def future_segments(self, now: Millis) -> int:
         """Segments whose newest timestamp lies in the future: retention by time waits for them (C14)."""
         count = 0
-        for _, one in list(self.items()):
-            if one.config.delete and one.config.retention_ms >= 0:
+        for key, home in list(self._home.items()):  # any thread
+            one = home.logs.get(key)
+            if one is not None and one.config.delete and one.config.retention_ms >= 0:
                 count += sum(
                     segment._max_timestamp is not None and segment._max_timestamp > now for segment in one.segments
                 )

@@ -1,7 +1,7 @@
 """The threads around the logs: the background pool, the cleaners, parallel loading.  One for each `process.Broker`.
 
     LogService(...)     makes the registry, before the metadata is open
-    .load(...)          all logs, with `num.recovery.threads.per.data.dir` threads for each directory
+    .load(...)          all logs: `num.recovery.threads.per.data.dir` threads for each directory, one a core at least
     .start(node)        the tasks begin
     .stop()             cleaners and tasks end; then the registry may be closed
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +34,9 @@ from stratalog.storage.config import LogConfig
 
 log = logging.getLogger("stratalog.server")
 
-BACKGROUND_THREADS: Final = 4
-"""One for each kind of slow work: flush, checkpoints, deletion, copies.  They wait for disks, not for processors."""
+BACKGROUND_THREADS: Final = 5
+"""For each directory, one for each kind of slow work: flush, checkpoints, deletion, copies, status.  They wait for
+disks, not for processors, and start when they are wanted."""
 CLEANERS_MAX: Final = 64
 """Beyond this, cleaners wait for each other."""
 STATUS_DELAY_MS: Final = 1_000
@@ -58,7 +60,8 @@ class LogService:
         self._clock = clock
         self._disk = disk
         self._rng = rng
-        self.background_pool = ThreadPool(threads=BACKGROUND_THREADS, name=f"{name}-background", wake=wake)
+        threads = BACKGROUND_THREADS * len(config.log_dirs)
+        self.background_pool = ThreadPool(threads=threads, name=f"{name}-background", wake=wake)
         self.cleaner_pool = ThreadPool(threads=CLEANERS_MAX, name=f"{name}-cleaner", wake=wake)
         self.logs = LogRegistry(disk, self.background_pool, rng, config.log_dirs, config_of=config_of)
         self.background: Background | None = None
@@ -85,7 +88,10 @@ class LogService:
 
     # --- start -----------------------------------------------------------------------------------------------------
     def load(self, now: Millis, assigned: Callable[[Key], Uuid]) -> None:
-        threads = max(int(self._config["num.recovery.threads.per.data.dir"]), 1) * len(self.logs.online)
+        # Nobody is served yet: no core is left idle, whatever the key's small default says.
+        threads = max(
+            int(self._config["num.recovery.threads.per.data.dir"]) * len(self.logs.online), os.cpu_count() or 1
+        )
         started = time.monotonic()
 
         def parallel(work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from stratalog.base.ports import Clock, Disk, Rng
 from stratalog.coordinator.group.config import GroupConfig
 from stratalog.coordinator.group.coordinator import GroupCoordinator
-from stratalog.logs.registry import LogRegistry
+from stratalog.logs.registry import Loading, LogRegistry
 from stratalog.metadata.image import Endpoint
 from stratalog.node import groups
 from stratalog.node.config import BrokerConfig, ListenerConfig
@@ -79,6 +79,8 @@ class Broker:
         self._failure: BaseException | None = None
         self._clean = True
         self._halted = threading.Event()
+        self.on_loading: Callable[[Loading], None] = lambda loading: None
+        """How far the start is, told now and then, on any thread: for a bar."""
 
     # --- what a user does ------------------------------------------------------------------------------------------
 
@@ -87,8 +89,12 @@ class Broker:
         assert self._thread is None, "a broker starts once"
         self._thread = threading.Thread(target=self._run, name=f"{self.name}-loop", daemon=True)
         self._thread.start()
-        if not self._ready.wait(_START_SECONDS_MAX):
-            raise TimeoutError(f"the broker is not ready after {_START_SECONDS_MAX:.0f} s")
+        seen = -1.0
+        while not self._ready.wait(_START_SECONDS_MAX):
+            now = self.logs.loading.share if hasattr(self, "logs") else -1.0
+            if now == seen:  # a large recovery may take its time, as long as it goes on
+                raise TimeoutError(f"the broker is not ready after {_START_SECONDS_MAX:.0f} s")
+            seen = now
         if self._failure is not None:
             self._thread.join()
             raise self._failure
@@ -244,6 +250,12 @@ class Broker:
         stack.callback(self._answer_all)
         node.image = self.metadata.image
         topics = Topics(node)
+        if config.metrics_port is not None:  # a long recovery can be watched
+            node.metrics.sources.append(service.gauges)
+            self._metrics = MetricsServer(self._listeners[0].host, config.metrics_port, self._render)
+            self._metrics.start()
+            stack.callback(self._metrics.close)
+        self.logs.loading.on_progress = self.on_loading
         service.load(now, topics.directory_assigned)
         self.logs.on_offline = topics.directory_failed
         self.logs.on_last = self._last_directory_failed
@@ -257,11 +269,7 @@ class Broker:
         assert service.moves is not None
         node.moves = service.moves
         service.moves.on_moved = topics.moved
-        node.metrics.sources.append(self._gauges)
-        if config.metrics_port is not None:
-            self._metrics = MetricsServer(self._listeners[0].host, config.metrics_port, self._render)
-            self._metrics.start()
-            stack.callback(self._metrics.close)
+        node.metrics.sources[:] = [self._gauges]
         for listener in self._listeners:
             self.loop.add_listener(listener)
         log.info("node %d serves on %s:%d", config.node_id, self._host, self._port)

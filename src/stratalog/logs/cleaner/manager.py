@@ -277,8 +277,11 @@ class CleanerManager:
 
     def _stepped(self, run: _Run, moved: int | None, error: BaseException | None) -> None:
         job = run.job
-        if error is not None or job.stopped:
-            self._end(run, error or Stopped())
+        if job.stopped and (error is None or isinstance(error, (OSError, ValueError))):
+            # Whoever stopped it may have renamed or let go of the files below its hands since.
+            error = Stopped()
+        if error is not None:
+            self._end(run, error)
             return
         if not run.log.config.compact:
             job.stop()
