@@ -32,10 +32,11 @@ class NotThere(SparkSourceError):
 
 
 _OURS: Final = re.compile(
-    r"^(?:[\w.]*\.)?(OptionError|DataLoss|NotThere|SinkError|SparkSourceError|CorruptBatch|LogChanged|Unreachable|"
-    r"Refused|ConnectionLost|ClientError|FileNotFoundError|FileExistsError|RepeatDiffers): (.+)$",
+    r"^(?:stratalog\.[\w.]*\.\w+|(?:[\w.]*\.)?(?:OptionError|DataLoss|NotThere|SinkError|CorruptBatch|LogChanged|"
+    r"Unreachable|Refused|ConnectionLost|FileNotFoundError|FileExistsError|PermissionError)): (.+)$",
     re.MULTILINE,
 )
+"""The last line of a Python traceback that ends in an error of ours, or of the system's."""
 
 
 def reason(error: BaseException) -> str:
@@ -43,7 +44,7 @@ def reason(error: BaseException) -> str:
     text = str(error)
     found = _OURS.findall(text)
     if found:
-        return str(found[-1][1]).strip()
+        return str(found[-1]).strip()
     for line in text.splitlines():
         if line.strip():
             return line.strip()

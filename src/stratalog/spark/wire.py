@@ -9,7 +9,7 @@ One client belongs to one thread: in a task that is the thread that fetches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -115,8 +115,18 @@ def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
 
 
 # --- in a task --------------------------------------------------------------------------------------------------------
+Seen = Callable[[int, int, list[tuple[int, int, int, int]]], None]
+"""Is told of the batches that an answer had: first and last offset wanted, and of each its last offset, size, magic and
+attributes."""
+
+
 def read_wire(
-    piece: Slice, options: ReadOptions, columns: tuple[str, ...], early: int | None, late: int | None
+    piece: Slice,
+    options: ReadOptions,
+    columns: tuple[str, ...],
+    early: int | None,
+    late: int | None,
+    seen: Seen | None = None,
 ) -> Iterator[Any]:
     """The records of a slice from its broker."""
     load_kernels()
@@ -150,6 +160,8 @@ def read_wire(
                 empty = 0
             if reached < piece.stop:
                 coming = fetcher.submit(_fetch, client, piece, reached, options)
+            if seen is not None:
+                seen(position, piece.stop, answers.headers())
             yield from answers.decoded(piece, position, columns, times)
             position = reached
 
@@ -206,6 +218,14 @@ class _Answer:
                 raise CorruptBatch(f"from the broker: {TEXTS[code]}, at or after offset {reached}")
             break
         return reached
+
+    def headers(self) -> list[tuple[int, int, int, int]]:
+        """Of each batch: last offset, size, magic, attributes."""
+        rows = self._table.rows
+        return [
+            (rows[at + LAST_OFFSET], rows[at + SIZE], rows[at + MAGIC], rows[at + ATTRIBUTES])
+            for at in range(0, self._table.count * ROW, ROW)
+        ]
 
     def decoded(self, piece: Slice, position: int, columns: tuple[str, ...], times: tuple[int, int]) -> Iterator[Any]:
         rows = self._table.rows

@@ -66,10 +66,14 @@ def planned(
         found.close()
 
 
-def read_piece(piece: origin.Slice, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
-    """The records of a slice as Arrow batches of `columns` (in Kafka's order), timestamps in microseconds."""
+def read_piece(piece: origin.Slice, options: ReadOptions, columns: tuple[str, ...], seen: Any = None) -> Iterator[Any]:
+    """The records of a slice as Arrow batches of `columns` (in Kafka's order), timestamps in microseconds.  `seen` is
+    told of batches that come over the wire (`wire.Seen`)."""
     from stratalog.records import arrow
     from stratalog.spark.files import read_files
     from stratalog.spark.wire import read_wire
 
-    yield from (read_files if piece.directory else read_wire)(piece, options, arrow.chosen(columns), None, None)
+    if piece.directory:
+        yield from read_files(piece, options, arrow.chosen(columns), None, None)
+    else:
+        yield from read_wire(piece, options, arrow.chosen(columns), None, None, seen)
