@@ -504,8 +504,8 @@ class Log:
         if headers[0].base_offset < self._next_offset:
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"Unexpected offset in append to {self.topic}-{self.partition}: {headers[0].base_offset} is less than "
-                f"the next offset {self._next_offset}; log start offset is {self.log_start_offset}",
+                f"{self.topic}-{self.partition} goes on at offset {self._next_offset}, and what was fetched begins at "
+                f"{headers[0].base_offset} (the log starts at {self.log_start_offset})",
             )
         greatest = max(header.max_timestamp for header in headers)
         position = self._next_position
