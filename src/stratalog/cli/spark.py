@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import sys
 import tempfile
@@ -95,15 +96,15 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if getattr(args, "topic", None) and args.what not in ("compact", "verify") and not (args.path or args.bootstrap):
         raise UsageError("--path or --bootstrap is missing: a data directory, a broker, or both")
-    with session(args.master, config=_pairs("--conf", args.conf), log=args.spark_log) as spark, Bar() as bar:
-        try:
-            return int(globals()[f"_{args.what}"](spark, bar, args))
-        except _spark_errors() as error:
-            if os.environ.get("STRATALOG_TRACE"):
-                raise
-            from stratalog.spark.errors import SparkSourceError, reason
-
-            raise SparkSourceError(reason(error)) from error
+    missing = what_is_missing()
+    if missing:
+        raise UsageError(missing)
+    with (
+        session(args.master, config=_pairs("--conf", args.conf), log=args.spark_log) as spark,
+        Bar() as bar,
+        one_line_errors(),
+    ):
+        return int(globals()[f"_{args.what}"](spark, bar, args))
 
 
 # --- the jobs ---------------------------------------------------------------------------------------------------------
@@ -326,17 +327,42 @@ class Bar:
             bar.close()
 
 
+def what_is_missing() -> str | None:
+    """One line about what Spark needs and this machine has not, None where everything is there."""
+    for package in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(package) is None:
+            return f"Spark is not installed (no {package}): pip install 'stratalog[spark]'"
+    from stratalog.spark.errors import SparkSourceError
+    from stratalog.spark.local import ensure_java
+
+    try:
+        ensure_java()
+    except SparkSourceError as error:
+        return str(error)
+    return None
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """What Spark raises becomes one line, without its stacks of Python and Java."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if os.environ.get("STRATALOG_TRACE"):
+            raise
+        from stratalog.spark.errors import SparkSourceError, reason
+
+        raise SparkSourceError(reason(error)) from error
+
+
 @contextlib.contextmanager
 def session(master: str, *, config: dict[str, str] | None = None, log: str | None = None) -> Iterator[Any]:
     """A Spark session for a command: Java's start and Spark's log go to a file, not between the command's lines."""
-    try:
-        from stratalog.spark.local import ensure_java
-        from stratalog.spark.local import session as make
+    from stratalog.spark.local import session as make
 
-        ensure_java()
-        import pyspark  # noqa: F401  said here in one line when it is missing
-    except ImportError as error:
-        raise UsageError("Spark is not installed: pip install 'stratalog[spark]'") from error
     path = log or os.path.join(tempfile.gettempdir(), f"stratalog-spark-{os.getpid()}.log")
     keep = log is not None
     with tempfile.TemporaryDirectory(prefix="stratalog-warehouse-") as warehouse:
@@ -379,13 +405,6 @@ def _stderr_to(path: str) -> Iterator[None]:
         os.close(file)
 
 
-def _spark_errors() -> tuple[type[Exception], ...]:
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    return PySparkException, Py4JError
-
-
 def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
     found = {}
     for text in given:
@@ -413,3 +432,18 @@ def plot(rows: Sequence[tuple[str, float, float]], unit: Any, width: int = 40) -
         gone = max(round(before / most * width) - left, 0)
         share = f"{after / before:.0%}" if before else ""
         print(f"{name:<{label}}  {bold('#' * left)}{'.' * gone}  {unit(after)} of {unit(before)}  {share}")
+
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def spark_line(total: Any, width: int = 48) -> str:
+    """Records over time in one line: `Counts.times` in `width` steps, the highest of them full."""
+    if not total.times:
+        return "no record has a time"
+    first, last = min(total.times), max(total.times)
+    steps = [0] * min(width, last - first + 1)
+    for bucket, (records, _) in total.times.items():
+        steps[(bucket - first) * len(steps) // (last - first + 1)] += records
+    most = max(steps)
+    return "".join(_LEVELS[-(-number * (len(_LEVELS) - 1) // most)] for number in steps)
