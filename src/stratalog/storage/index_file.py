@@ -4,9 +4,9 @@
     entries                                             after a roll or a clean close
 
 Entries are read and written in place in the mapping; no Python object exists for an entry.  One thread writes, any
-thread reads: an entry counts only after `entries` has moved past it.  `trim`, `resize` and `drop` let go of the
-mapping; a reader who was inside it gets ValueError, opens it again and starts over.  The lock is held only by who
-opens, cuts or drops: nobody maps a file that is being cut.
+thread reads: an entry counts only after `entries` has moved past it.  `allocate`, `trim` and `drop` let go of the
+mapping; a reader who was inside it gets ValueError, opens it again and starts over.  The lock is the segment's, held
+only by who opens, cuts, drops or renames: nobody maps a file that is being cut, or looks for it under its old name.
 
 Blocks are taken from the file system with an ordinary write before the mapping touches them: on a full disk that is
 an `OSError`, where a store into a sparse mapping would be the end of the process.
@@ -15,6 +15,7 @@ an `OSError`, where a store into a sparse mapping would be the end of the proces
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from threading import Lock
 
 from stratalog.base.limits import WARM_INDEX_BYTES
@@ -49,7 +50,7 @@ class IndexFile:
         "view",
     )
 
-    def __init__(self, disk: Disk, path: str, entry_size: int, max_bytes: int) -> None:
+    def __init__(self, disk: Disk, path: str, entry_size: int, max_bytes: int, lock: Lock) -> None:
         self.disk = disk
         self.path = path
         self.entry_size = entry_size
@@ -63,17 +64,20 @@ class IndexFile:
         self._file: File | None = None
         self._mapping: Mapping | None = None
         self._reserved = 0
-        self.lock = Lock()
+        self.lock = lock
 
-    def open(self) -> None:
-        """Map what is there, unless it is mapped; every entry in the file counts."""
+    def open(self, take_last: Callable[[bytes], None]) -> None:
+        """Map what is there, unless it is mapped; every entry in the file counts.  `take_last` gets the bytes of the
+        last one before anybody can see that the index is open."""
         with self.lock:
             if self.entries < 0:
-                self._open()
+                entries = self._open()
+                take_last(self.read(entries - 1, 1) if entries else b"")
+                self.entries = entries
 
-    def _open(self) -> None:
+    def _open(self) -> int:
         if self._file is None:
-            self._file = self.disk.open(self.path, create=True)
+            self._file = self.disk.open(self.path)
         size = self._file.size()
         if size % self.entry_size:
             raise CorruptIndex(f"{self.path}: {size} bytes are no multiple of {self.entry_size}")
@@ -85,7 +89,7 @@ class IndexFile:
             self._mapping = None
             self.view = _NOTHING
         self._reserved = size
-        self.entries = size // self.entry_size
+        return size // self.entry_size
 
     def allocate(self, entries: int) -> None:
         """Make it the index of an active segment: its greatest size, `entries` of which count."""
@@ -158,8 +162,9 @@ class IndexFile:
 
     def let_go(self) -> None:
         """Close the descriptor of an index that is trimmed and synced; it is opened again when somebody asks."""
-        if self.entries < 0:
-            self._file = None
+        with self.lock:
+            if self.entries < 0:
+                self._file = None
 
     def drop(self) -> None:
         """Let go of mapping and file; the file goes with its last reader."""

@@ -18,6 +18,7 @@ This file is longer than 600 lines where the straight line of the append would h
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os.path
@@ -991,11 +992,14 @@ class Log:
     def rename_directory(self, path: str) -> None:
         """The partition's directory gets another name (deletion, future replica, another mount has its own way)."""
         self.commit_staged(0)
-        self.disk.rename(self.directory, path)
-        self.directory = path
-        self.epochs.directory = path
-        for segment in self.segment_set.all:
-            segment.moved(path)
+        with contextlib.ExitStack() as held:
+            for segment in self.segment_set.all:
+                held.enter_context(segment.lock)  # no reader opens a file between the two names
+            self.disk.rename(self.directory, path)
+            self.directory = path
+            self.epochs.directory = path
+            for segment in self.segment_set.all:
+                segment.moved(path)
 
     def delete(self) -> None:
         """Remove the whole directory."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from threading import Lock
 
 from stratalog.base.ports import Disk
 from stratalog.base.types import MAX_INT32
@@ -27,8 +28,8 @@ class OffsetIndex:
 
     __slots__ = ("base_offset", "file", "last_offset")
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
-        self.file = IndexFile(disk, path, ENTRY_SIZE, max_bytes)
+    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int, lock: Lock) -> None:
+        self.file = IndexFile(disk, path, ENTRY_SIZE, max_bytes, lock)
         self.base_offset = base_offset
         self.last_offset = base_offset
         """The offset of the last entry, the base offset when there is none."""
@@ -40,14 +41,14 @@ class OffsetIndex:
         return self.file.entries
 
     def open(self) -> None:
-        self.file.open()
-        self._read_last()
+        self.file.open(self._take_last)
 
     def _read_last(self) -> None:
         entries = self.file.entries
-        self.last_offset = self.base_offset
-        if entries > 0:
-            self.last_offset += _RELATIVE.unpack_from(self.file.read(entries - 1, 1))[0]
+        self._take_last(self.file.read(entries - 1, 1) if entries > 0 else b"")
+
+    def _take_last(self, entry: bytes) -> None:
+        self.last_offset = self.base_offset + (_RELATIVE.unpack_from(entry)[0] if entry else 0)
 
     def is_full(self) -> bool:
         return self.entries >= self.file.max_entries
@@ -87,16 +88,21 @@ class OffsetIndex:
 
     def offset_at_or_behind(self, position: int) -> int | None:
         """The offset of the first entry at or behind a position, None when there is none."""
-        entries = self.entries
-        view = self.file.view
-        low, high = 0, entries
-        while low < high:
-            middle = (low + high) >> 1
-            if ENTRY.unpack_from(view, middle * ENTRY_SIZE)[1] < position:
-                low = middle + 1
-            else:
-                high = middle
-        return None if low == entries else self.entry(low)[0]
+        for _ in range(_TRIES):
+            try:
+                entries = self.entries
+                view = self.file.view
+                low, high = 0, entries
+                while low < high:
+                    middle = (low + high) >> 1
+                    if ENTRY.unpack_from(view, middle * ENTRY_SIZE)[1] < position:
+                        low = middle + 1
+                    else:
+                        high = middle
+                return None if low == entries else self.entry(low)[0]
+            except (ValueError, struct.error):
+                continue  # it was cut or dropped under this reader
+        raise OSError(errno.EIO, "the index changes too often to be read", self.file.path)
 
     def floor_slot(self, offset: int) -> int:
         """The slot of the last entry at or before `offset`, -1 when there is none.  The last 8 KiB first: that is

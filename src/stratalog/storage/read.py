@@ -15,6 +15,7 @@ from stratalog.base.types import FileRegion
 from stratalog.records import batch as batches
 from stratalog.storage.scan import scan
 from stratalog.storage.segment import Segment
+from stratalog.storage.segments import View
 from stratalog.storage.values import AbortedTxn, FetchData, Isolation, OffsetMetadata, TimestampOffset
 
 if TYPE_CHECKING:
@@ -27,6 +28,25 @@ _CHUNK = 2048
 
 def read(log: Log, offset: int, max_bytes: int, isolation: Isolation, min_one: bool) -> FetchData:
     """See `Log.read`."""
+    while True:
+        view = log.segment_set.view
+        try:
+            return _read(log, offset, max_bytes, isolation, min_one)
+        except FileNotFoundError:
+            _look_again(log, view)
+
+
+def _look_again(log: Log, view: View) -> None:
+    """A file was not there: raises again, unless the log has other segments by now than this reader took."""
+    if log.closed:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{log.topic}-{log.partition} was closed under a reader"
+        ) from None
+    if log.segment_set.view is view:
+        raise
+
+
+def _read(log: Log, offset: int, max_bytes: int, isolation: Isolation, min_one: bool) -> FetchData:
     if isolation == 0:
         bound = log._log_end
     elif isolation == 1:
@@ -117,8 +137,12 @@ def _collect(segments: tuple[Segment, ...], start: int, end: int) -> list[Aborte
 
 def aborted_between(log: Log, start: int, end: int) -> list[AbortedTxn]:
     """The aborted transactions that have something in [start, end)."""
-    bases, segments = log.segment_set.view
-    return _collect(segments[max(bisect_right(bases, start) - 1, 0) :], start, end)
+    while True:
+        bases, segments = view = log.segment_set.view
+        try:
+            return _collect(segments[max(bisect_right(bases, start) - 1, 0) :], start, end)
+        except FileNotFoundError:
+            _look_again(log, view)
 
 
 def locate(log: Log, offset: int) -> OffsetMetadata:
@@ -141,9 +165,18 @@ def locate(log: Log, offset: int) -> OffsetMetadata:
 
 def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
     """See `Log.offset_for_timestamp`."""
+    while True:
+        view = log.segment_set.view
+        try:
+            return _offset_for_timestamp(log, view, timestamp)
+        except FileNotFoundError:
+            _look_again(log, view)
+
+
+def _offset_for_timestamp(log: Log, view: View, timestamp: int) -> TimestampOffset | None:
     start = log.log_start_offset
     end = log._log_end
-    bases, segments = log.segment_set.view
+    bases, segments = view
     for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
         if segment.max_timestamp < timestamp:
             continue
@@ -171,9 +204,18 @@ def _first_record(
 
 def max_timestamp_offset(log: Log) -> TimestampOffset | None:
     """See `Log.max_timestamp_offset`."""
+    while True:
+        view = log.segment_set.view
+        try:
+            return _max_timestamp_offset(log, view)
+        except FileNotFoundError:
+            _look_again(log, view)
+
+
+def _max_timestamp_offset(log: Log, view: View) -> TimestampOffset | None:
     end = log._log_end
     best: Segment | None = None
-    for segment in log.segment_set.all:
+    for segment in view[1]:
         if segment.size and (best is None or segment.max_timestamp > best.max_timestamp):
             best = segment
     if best is None or best.max_timestamp < 0:

@@ -2,12 +2,14 @@
 
 Written by the log's one writer; read by any thread: `size` is published after the bytes are there, and a reader never
 looks past the bound that the log gave it.  Files are opened when they are first needed and dropped, not closed: a file
-region that is on its way to a socket keeps its file, and the descriptor goes with the last of them.
+region that is on its way to a socket keeps its file, and the descriptor goes with the last of them.  The lock is held
+by who opens a file and by who renames one, so that nobody looks for a file under the name it had just before.
 """
 
 from __future__ import annotations
 
 import struct
+from threading import Lock
 
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError
@@ -43,6 +45,7 @@ class Segment:
         "first_timestamp",
         "index_interval",
         "jitter_ms",
+        "lock",
         "offset_index",
         "size",
         "state",
@@ -77,10 +80,12 @@ class Segment:
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
         self._file: File | None = None
+        self.lock = lock = Lock()
         name = f"{directory}/{base_offset:020d}"
-        self.offset_index = OffsetIndex(disk, name + layout.INDEX + state, base_offset, config.segment_index_bytes)
-        self.time_index = TimeIndex(disk, name + layout.TIME_INDEX + state, base_offset, config.segment_index_bytes)
-        self.txn_index = TxnIndex(disk, name + layout.TXN_INDEX + state, exists=has_txn_index)
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(disk, name + layout.INDEX + state, base_offset, index_bytes, lock)
+        self.time_index = TimeIndex(disk, name + layout.TIME_INDEX + state, base_offset, index_bytes, lock)
+        self.txn_index = TxnIndex(disk, name + layout.TXN_INDEX + state, lock, exists=has_txn_index)
 
     @classmethod
     def create(
@@ -121,8 +126,10 @@ class Segment:
     def file(self) -> File:
         file = self._file
         if file is None:
-            file = self.disk.open(self.path)
-            self._file = file
+            with self.lock:
+                file = self._file
+                if file is None:
+                    file = self._file = self.disk.open(self.path)
         return file
 
     @property
@@ -280,14 +287,16 @@ class Segment:
         """Change the passing suffix of all its files, the log last: while `.log` has the old name, all of it counts
         as the old state."""
         old_name = f"{self.directory}/{self.base_offset:020d}"
-        for kind in (*layout.INDEX_SUFFIXES, layout.LOG):
-            source = old_name + kind + self.state
-            if kind == layout.LOG or self.disk.exists(source):
-                self.disk.rename(source, old_name + kind + state)
-        self.state = state
-        self._renamed()
+        with self.lock:
+            for kind in (*layout.INDEX_SUFFIXES, layout.LOG):
+                source = old_name + kind + self.state
+                if kind == layout.LOG or self.disk.exists(source):
+                    self.disk.rename(source, old_name + kind + state)
+            self.state = state
+            self._renamed()
 
     def moved(self, directory: str) -> None:
+        """Its directory has another name.  Whoever renames that holds the locks of all segments in it."""
         self.directory = directory
         self._renamed()
 

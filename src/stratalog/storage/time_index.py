@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from threading import Lock
 
 from stratalog.base.ports import Disk
 from stratalog.base.types import MAX_INT32
@@ -26,8 +27,8 @@ class TimeIndex:
 
     __slots__ = ("base_offset", "file", "last_offset", "last_timestamp")
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
-        self.file = IndexFile(disk, path, ENTRY_SIZE, max_bytes)
+    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int, lock: Lock) -> None:
+        self.file = IndexFile(disk, path, ENTRY_SIZE, max_bytes, lock)
         self.base_offset = base_offset
         self.last_timestamp = -1
         self.last_offset = base_offset
@@ -39,16 +40,15 @@ class TimeIndex:
         return self.file.entries
 
     def open(self) -> None:
-        self.file.open()
-        self._read_last()
+        self.file.open(self._take_last)
 
     def _read_last(self) -> None:
         entries = self.file.entries
-        self.last_timestamp = -1
-        self.last_offset = self.base_offset
-        if entries > 0:
-            self.last_timestamp, relative = ENTRY.unpack(self.file.read(entries - 1, 1))
-            self.last_offset = self.base_offset + relative
+        self._take_last(self.file.read(entries - 1, 1) if entries > 0 else b"")
+
+    def _take_last(self, entry: bytes) -> None:
+        self.last_timestamp, relative = ENTRY.unpack(entry) if entry else (-1, 0)
+        self.last_offset = self.base_offset + relative
 
     def is_full(self) -> bool:
         """One slot short of really full: that one is for `maybe_append(..., closing=True)`."""

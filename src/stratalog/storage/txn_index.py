@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from threading import Lock
 
 from stratalog.base.failures import Malformed
 from stratalog.base.ports import Disk, File
@@ -24,9 +25,10 @@ VERSION = 0
 class TxnIndex:
     """The aborted transactions of one segment."""
 
-    __slots__ = ("_data", "_file", "disk", "path")
+    __slots__ = ("_data", "_file", "_lock", "disk", "path")
 
-    def __init__(self, disk: Disk, path: str, *, exists: bool) -> None:
+    def __init__(self, disk: Disk, path: str, lock: Lock, *, exists: bool) -> None:
+        self._lock = lock
         self.disk = disk
         self.path = path
         self._file: File | None = None
@@ -37,8 +39,10 @@ class TxnIndex:
         """The entries as they stand in the file; `Malformed` when they cannot be that."""
         data = self._data
         if data is None:
-            data = self.disk.read(self.path)
-            self._data = data
+            with self._lock:
+                data = self._data
+                if data is None:
+                    data = self._data = self.disk.read(self.path)
         return data
 
     def sanity_check(self, base_offset: int) -> None:
