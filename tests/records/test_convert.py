@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stratalog.base import limits
 from stratalog.base.errors import ErrorCode
 from stratalog.records import batch, control, convert, legacy
 from stratalog.records.batch import Record
-from stratalog.records.errors import InvalidBatch
+from stratalog.records.errors import InvalidBatch, TooLarge
 
 _bytes = st.none() | st.binary(max_size=30)
 
@@ -91,3 +92,16 @@ def test_zstd_cannot_go_down():
 def test_a_batch_that_compaction_emptied_goes_down_to_nothing():
     empty = batch.empty_batch(batch.read_header(batch.build_batch([Record(3, 6, None, b"c")])))
     assert convert.down_convert(empty, 1) == b""
+
+
+def test_a_bomb_of_many_records_does_not_go_down(monkeypatch):
+    """N02: a batch of a few KiB that unfolds to millions of records must not become as many objects."""
+    monkeypatch.setattr(limits, "RECORDS_OPENED_MAX", 100)
+    many = [Record(i, 5, b"k", b"") for i in range(101)]
+    for data, magic in ((batch.build_batch(many, codec=1), 1), (legacy.build_message_set(many, 1, codec=1), 0)):
+        with pytest.raises(TooLarge):
+            convert.down_convert(data, magic)
+    assert len(list(batch.batches(convert.down_convert(batch.build_batch(many[:100]), 1)))) == 100
+    monkeypatch.setattr(limits, "BATCH_DECOMPRESSED_BYTES_MAX", 1_000)
+    with pytest.raises(TooLarge):
+        convert.down_convert(batch.build_batch(many[:100]), 1)

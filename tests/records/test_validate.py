@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stratalog.base import limits
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError, Malformed
 from stratalog.records import batch, control, legacy
@@ -130,6 +131,23 @@ def test_only_so_many_refused_records_are_named():
     error = _refused(data, ErrorCode.INVALID_RECORD, compacted=True)
     assert len(error.record_errors) == RECORD_ERRORS_MAX
     assert str(RECORD_ERRORS_MAX + 50) in error.message
+
+
+def test_a_bomb_of_many_records_is_not_opened_one_by_one(monkeypatch):
+    """N02: naming refused records, recompressing stamped ones and converting old ones all have an end."""
+    monkeypatch.setattr(limits, "RECORDS_OPENED_MAX", 100)
+    many = [Record(i, NOW, b"k", b"") for i in range(101)]
+    keyless = batch.build_batch([*many[:-1], Record(100, NOW, None, b"")], codec=1)
+    _refused(keyless, ErrorCode.MESSAGE_TOO_LARGE, compacted=True)
+    stamped = batch.build_batch([Record(i, NOW, b"k", b"") for i in range(101)], codec=1, timestamp_type=1)
+    _refused(stamped, ErrorCode.MESSAGE_TOO_LARGE, origin=Origin.COORDINATOR, codec=4)
+    for magic in (0, 1):
+        old = legacy.build_message_set(many, magic, codec=1)
+        with pytest.raises(InvalidBatch) as caught:
+            _old(old)
+        assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+        assert len(_read(_old(legacy.build_message_set(many[:100], magic, codec=1)))) == 100
+    assert len(_read(_run(batch.build_batch(many, codec=1)))) == 101  # the kernel walks any number
 
 
 def test_a_lying_max_timestamp_is_put_right_when_the_records_are_read():
@@ -307,6 +325,16 @@ def test_message_sets_obey_the_topics_rules():
     assert caught.value.code == ErrorCode.INVALID_TIMESTAMP
     done = _old(late, timestamp_type=LOG_APPEND_TIME)
     assert [r.timestamp for r in _read(done)] == [NOW] * 3
+
+
+@pytest.mark.parametrize("times", [(-(2**63), 2**63 - 1), (-1, 2**63 - 1), (NOW, -2)])
+@pytest.mark.parametrize("kind", [CREATE_TIME, LOG_APPEND_TIME])
+def test_times_of_old_messages_that_a_batch_cannot_hold_are_refused(times, kind):
+    """security.md 7.1: no difference of times overflows; Kafka's builder refuses negative times too."""
+    data = b"".join(legacy.encode_entry(1, i, time, b"k", b"v") for i, time in enumerate(times))
+    with pytest.raises(InvalidBatch) as caught:
+        _old(data, timestamp_type=kind, after_max_ms=2**63 - 1)
+    assert caught.value.code == ErrorCode.INVALID_TIMESTAMP
 
 
 def test_the_offsets_of_old_producers_are_no_matter():

@@ -24,6 +24,9 @@ COMPRESSION_RATIO_MAX: Final = 2_000
 zstd, data does not; it ends a bomb early."""
 HEADERS_PER_RECORD_MAX: Final = 100_000
 """Headers of one record; the bytes bound it too, this one bounds the objects."""
+RECORDS_OPENED_MAX: Final = 1_000_000
+"""Records of one batch that may be looked at one by one, which takes seconds at this number: for a client that speaks
+an old format, or to name refused records.  Batches of a MiB hold some ten thousands; only a bomb holds more."""
 
 # --- storage ------------------------------------------------------------------------------------------------------
 WARM_INDEX_BYTES: Final = 8_192

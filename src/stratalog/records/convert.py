@@ -7,8 +7,9 @@ Free functions, any thread; record by record, because only old clients pay for i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from stratalog.base import limits
 from stratalog.base.types import Buffer
 from stratalog.records.batch import (
     CODEC_NONE,
@@ -21,6 +22,7 @@ from stratalog.records.batch import (
     records_of,
 )
 from stratalog.records.compression import require_supported
+from stratalog.records.errors import TooLarge
 from stratalog.records.legacy import build_message_set
 
 
@@ -30,7 +32,8 @@ def down_convert(
     """The batches of `buffer[start:end]` in the format of an old client, without the records below `first_offset`
     where a batch has to be opened anyway.  A batch that is cut off is left out.
 
-    `InvalidBatch(UNSUPPORTED_COMPRESSION_TYPE)` for zstd, which no client of that age can read.
+    `InvalidBatch(UNSUPPORTED_COMPRESSION_TYPE)` for zstd, which no client of that age can read; `TooLarge` for a batch
+    with more records than `limits.RECORDS_OPENED_MAX`, or whose message set would outgrow a batch's limit.
     """
     assert to_magic in (0, 1)
     out = bytearray()
@@ -44,12 +47,22 @@ def down_convert(
 
 def _down(buffer: Buffer, header: BatchHeader, to_magic: int, first_offset: int) -> bytearray:
     require_supported(header.codec, magic=to_magic)
-    kept = [record for record in records_of(buffer, header) if record.offset >= first_offset]
+    if header.count > limits.RECORDS_OPENED_MAX:
+        raise TooLarge(f"a batch of {header.count} records is not converted", position=header.position)
+    kept = (record for record in _opened(buffer, header) if record.offset >= first_offset)
     # v0 has no place for a time type; from v1 on a stamped batch keeps its stamp, which stands in max_timestamp.
     kind = LOG_APPEND_TIME if header.timestamp_type == LOG_APPEND_TIME and to_magic else CREATE_TIME
     return build_message_set(
         kept, to_magic, codec=header.codec, timestamp_type=kind, log_append_time=header.max_timestamp
     )
+
+
+def _opened(buffer: Buffer, header: BatchHeader) -> Iterator[Record]:
+    """The records, up to the limit: the header of a wrapper does not say how many there are."""
+    for index, record in enumerate(records_of(buffer, header)):
+        if index >= limits.RECORDS_OPENED_MAX:
+            raise TooLarge("a message of too many records is not converted", position=header.position)
+        yield record
 
 
 def up_convert(

@@ -37,7 +37,7 @@ from stratalog.records.batch import (
     Record,
 )
 from stratalog.records.compression import compress, decompress, require_supported
-from stratalog.records.errors import CorruptBatch
+from stratalog.records.errors import CorruptBatch, TooLarge
 
 ENTRY_V0: Final = struct.Struct(">qiIbb")
 """offset, length, crc, magic, attributes."""
@@ -248,6 +248,8 @@ def build_message_set(
         highest = max(highest, timestamp)
         offset = last - base if magic == 1 and codec else last
         out += encode_entry(magic, offset, timestamp, record.key, record.value, timestamp_type=timestamp_type)
+        if len(out) > limits.BATCH_DECOMPRESSED_BYTES_MAX:
+            raise TooLarge(f"a message set of more than {limits.BATCH_DECOMPRESSED_BYTES_MAX} bytes")
     if codec == CODEC_NONE or not out:
         return out
     packed = compress(codec, out, level, broken_lz4=magic == 0)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from stratalog.base import limits
 from stratalog.base.errors import ErrorCode
 from stratalog.base.types import MAX_INT64, Buffer
 from stratalog.records import convert, legacy, walk
@@ -220,6 +221,8 @@ def validate_and_assign(
     else:
         data, highest = _inspect(view, header, rules)
     if target != source and header.attributes & TIMESTAMP_TYPE_BIT:  # its records' own times are not what they say
+        if header.count > limits.RECORDS_OPENED_MAX:
+            raise _too_many()
         records = records_of(view, header)
         batch = _rebuild(records, header, base_offset, leader_epoch, rules, target, level)
         return _new(batch, base_offset, rules, max_message_bytes)
@@ -312,6 +315,8 @@ def _refuse(records: Iterator[Record], stamped: bool, rules: _Rules) -> None:
     total = 0
     code = ErrorCode.INVALID_RECORD
     for index, record in enumerate(records):
+        if index >= limits.RECORDS_OPENED_MAX:
+            raise _too_many()
         reason = None
         if rules.compacted and record.key is None:
             reason = "a compacted topic takes no record without a key"
@@ -353,14 +358,29 @@ def _convert_set(
     stamped = False
     try:
         for header in headers:
-            records.extend(legacy.legacy_records_of(buffer, header, produced=True))
+            for record in legacy.legacy_records_of(buffer, header, produced=True):
+                records.append(record)
+                if len(records) > limits.RECORDS_OPENED_MAX:
+                    raise _too_many()
             stamped = stamped or header.timestamp_type == LOG_APPEND_TIME
     except TooLarge as error:
         raise InvalidBatch(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
     _refuse(iter(records), stamped, rules)
+    for index, record in enumerate(records):
+        # Whatever the topic's bounds are: the batch holds differences to the first time, which must fit in 64 bits.
+        if not -1 <= record.timestamp < MAX_INT64:
+            reason = f"timestamp {record.timestamp} is none that a batch can hold"
+            raise InvalidBatch(ErrorCode.INVALID_TIMESTAMP, reason, (RecordError(index, reason),))
     target = headers[0].codec if codec is None else codec
     batch = _rebuild(records, headers[0], base_offset, leader_epoch, rules, target, level)
     return _new(batch, base_offset, rules, max_message_bytes)
+
+
+def _too_many() -> InvalidBatch:
+    return InvalidBatch(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"a batch of more than {limits.RECORDS_OPENED_MAX} records is not opened record by record",
+    )
 
 
 def _rebuild(
