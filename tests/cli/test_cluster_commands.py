@@ -150,6 +150,49 @@ def test_errors_are_one_line_that_says_what_to_do(capsys: pytest.CaptureFixture[
         assert text in captured.err and len(captured.err.strip().splitlines()) == 1
 
 
+def test_wrong_arguments_are_one_line_with_what_would_do(
+    run: Shell, cluster: stratalog.testing.TestBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, text in (
+        (["topic"], "list|create|describe"),
+        (["topic", "lsit"], "'lsit'"),
+        (["topic", "create"], "name"),
+        (["topic", "create", "x", "-p", "0"], "at least 1"),
+        (["consume", "t", "-n", "-1"], "at least 0"),
+        (["config", "get", "user", "x"], "'user'"),
+        (["group", "reset", "g", "t"], "--to"),
+        (["cluster", "brokers", "--nonsense"], "--nonsense"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(words)
+        captured = capsys.readouterr()
+        assert ended.value.code == 2 and captured.out == ""
+        assert text in captured.err and "--help" in captured.err and len(captured.err.splitlines()) == 1, captured.err
+    cluster.create_topic("wrong")
+    assert "--from and --since" in run("consume", "wrong", "--from", "1", "--since", "1h", code=2)
+    assert "did you mean retention.ms?" in run("config", "unset", "topic", "wrong", "retentoin.ms", code=2)
+    for line, text in (
+        ('{"value": 5}', "value is 5, expected text"),
+        ('["x"]', "expected an object"),
+        ('{"value": "x", "partition": "0"}', "partition is"),
+        ('{"headers": [{"value": "x"}]}', "'key'"),
+        ('{"value": ', "not a record in JSON"),
+    ):
+        error = run("produce", "wrong", "--json-lines", code=2, stdin=line)
+        assert text in error and "line 1" in error, error
+    assert run("topic", "delete", "nowhere", code=1).count("nowhere") == 1
+    assert "GROUP_ID_NOT_FOUND" in run("group", "delete", "nobody", code=1)
+
+
+def test_a_group_that_is_not_there_yet_begins_where_it_is_told(
+    run: Shell, cluster: stratalog.testing.TestBroker
+) -> None:
+    cluster.create_topic("begin")
+    cluster.produce("begin", [b"%d" % i for i in range(5)])
+    run("group", "reset", "newcomer", "begin", "--to", "3")
+    assert run.json("group", "describe", "newcomer")[0]["offsets"][0]["lag"] == 2  # type: ignore[index]
+
+
 def test_help_of_every_command_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 0
     listing = capsys.readouterr().out

@@ -17,8 +17,8 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
 
 from stratalog import __version__
 
@@ -47,6 +47,32 @@ class UsageError(Exception):
     """A wrong command line; the text names the argument, its value and what is allowed."""
 
 
+class CommandError(Exception):
+    """What the command wanted cannot be done; the text says why and what to do."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line: what is wrong, what would do, where the help is.  Subcommands are too."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {' '.join(message.split())} ({self.prog} --help)\n")
+
+
+def at_least(low: int) -> Callable[[str], int]:
+    """A type for arguments: whole numbers from `low` on."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if value < low:
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed, it takes a whole number, at least {low}")
+        return value
+
+    return parse
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -66,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"stratalog: there is no command {name!r}{hint} (stratalog --help lists them)", file=sys.stderr)
         return 2
     command = importlib.import_module(f"stratalog.cli.{name}")
-    sub = argparse.ArgumentParser(
+    sub = Parser(
         prog=f"stratalog {name}",
         description=(command.__doc__ or COMMANDS[name][0]).strip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,

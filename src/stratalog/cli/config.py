@@ -10,6 +10,7 @@ stratalog config set broker "" log.cleaner.threads=2     all brokers
 from __future__ import annotations
 
 import argparse
+import difflib
 import textwrap
 
 from stratalog.cli import UsageError
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
         if args.what == "set":
             admin.alter_configs(client, args.kind, args.name, set_=pairs(args.pair))
         elif args.what == "unset":
+            _check_known(client, args)
             admin.alter_configs(client, args.kind, args.name, delete=args.key)
         else:
             return _get(client, args)
@@ -56,6 +58,18 @@ def run(args: argparse.Namespace) -> int:
         else:
             print(f"{args.kind} {args.name or '(all)'}: {', '.join(changed)}")
     return 0
+
+
+def _check_known(client, args: argparse.Namespace) -> None:  # type: ignore[no-untyped-def]
+    """A broker forgets a key that was never there without a word: a misspelt one is told here."""
+    from stratalog.client import admin
+
+    known = [c.name for c in admin.describe_configs(client, args.kind, args.name)]
+    for key in args.key:
+        if known and key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UsageError(f"{key}: {args.kind} {args.name or '(all)'} has no such key{hint}")
 
 
 def _get(client, args: argparse.Namespace) -> int:  # type: ignore[no-untyped-def]

@@ -21,7 +21,7 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from stratalog.cli import UsageError
+from stratalog.cli import UsageError, at_least
 from stratalog.cli.output import Progress, add_bootstrap, count, printable
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic")
-    parser.add_argument("-p", "--partition", type=int, help="default: every partition")
+    parser.add_argument("-p", "--partition", type=at_least(0), help="default: every partition")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
     parser.add_argument(
-        "--from", dest="start", default="start", metavar="OFFSET", help="an offset, start, end, or -N from the end"
+        "--from", dest="start", default=None, metavar="OFFSET", help="an offset, start, end, or -N from the end"
     )
-    parser.add_argument("--to", type=int, metavar="OFFSET", help="stop before this offset")
+    parser.add_argument("--to", type=at_least(0), metavar="OFFSET", help="stop before this offset")
     parser.add_argument("--since", metavar="TIME", help="from this time on: 15m, 2h, 3d ago, or an ISO time")
     parser.add_argument("--until", metavar="TIME", help="only records before this time")
-    parser.add_argument("-n", "--limit", type=int, help="at most so many records")
+    parser.add_argument("-n", "--limit", type=at_least(0), help="at most so many records")
     parser.add_argument("-k", "--keys", action="store_true", help="print keys")
     parser.add_argument("--headers", action="store_true", help="print headers")
     parser.add_argument("--meta", action="store_true", help="print partition, offset and time")
@@ -113,10 +113,12 @@ def _starts(client: Client, args: argparse.Namespace, partitions: list[int], now
     earliest = {p: o for p, (o, _) in client.offsets(args.topic, dict.fromkeys(partitions, EARLIEST)).items()}
     latest = {p: o for p, (o, _) in client.offsets(args.topic, dict.fromkeys(partitions, LATEST)).items()}
     if args.since:
+        if args.start is not None:
+            raise UsageError("--from and --since both say where to begin: give one of them")
         since = parse_time(args.since, now)
         found = client.offsets(args.topic, dict.fromkeys(partitions, since))
         return {p: o if o >= 0 else latest[p] for p, (o, _) in found.items()}
-    text = str(args.start)
+    text = "start" if args.start is None else str(args.start)
     if text == "start":
         return earliest
     if text == "end":

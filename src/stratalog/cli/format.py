@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import argparse
 
-from stratalog.cli import UsageError
+from stratalog.cli import UsageError, at_least
 from stratalog.cli.output import add_json, print_json
+from stratalog.cli.serve import properties
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", metavar="DIR", action="append", default=[], help="a data directory; repeat for several"
     )
-    parser.add_argument("--node-id", type=int, help="default: node.id of the configuration, else 1")
+    parser.add_argument("--node-id", type=at_least(0), help="default: node.id of the configuration, else 1")
     parser.add_argument("--cluster-id", help="default: a new one")
     add_json(parser)
 
@@ -34,10 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from stratalog.server.clock import RealClock, RealRng
     from stratalog.server.disk import RealDisk
 
-    text = ""
-    if args.config:
-        with open(args.config, encoding="utf-8") as file:
-            text = file.read(1 << 20)
+    text = properties(args.config) if args.config else ""
     options = [f"log.dirs={','.join(args.data)}"] if args.data else []
     if args.node_id is not None:
         options.append(f"node.id={args.node_id}")

@@ -9,6 +9,7 @@ stratalog group delete billing
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -136,14 +137,21 @@ def assigned(assignment: bytes) -> list[tuple[str, int]]:
 
 
 def _reset(client: Client, args: argparse.Namespace) -> int:
+    from stratalog.base.errors import ErrorCode
     from stratalog.cli.consume import parse_time
     from stratalog.client import admin
     from stratalog.client.client import EARLIEST, LATEST
+    from stratalog.client.failures import Refused
 
-    group = admin.describe_group(client, args.group)
-    if group.members:
+    try:
+        members = admin.describe_group(client, args.group).members
+    except Refused as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        members = []  # a new group begins where it is told to
+    if members:
         raise UsageError(
-            f"group {args.group} has {len(group.members)} members: stop them first, an offset under a running consumer "
+            f"group {args.group} has {len(members)} members: stop them first, an offset under a running consumer "
             "would be overwritten"
         )
     current = {(p.topic, p.partition): p.offset for p in admin.committed_offsets(client, args.group)}
@@ -183,5 +191,8 @@ def _delete(client: Client, args: argparse.Namespace) -> int:
         print_json({name: None if error is None else str(error) for name, error in results.items()})
     else:
         for name, error in results.items():
-            print(f"{name}: {'deleted' if error is None else error}")
+            if error is None:
+                print(f"{name}: deleted")
+            else:
+                print(f"stratalog: {error}", file=sys.stderr)
     return 1 if any(results.values()) else 0

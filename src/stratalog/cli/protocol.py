@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from stratalog.cli import UsageError
+from stratalog.cli import UsageError, at_least
 from stratalog.cli.output import add_json, print_json, table
 
 
@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_json(listing)
     dump = commands.add_parser("dump", help="the source that was generated for a message and version")
     dump.add_argument("name", help="the API's name or key, for example Fetch or 1")
-    dump.add_argument("version", type=int)
+    dump.add_argument("version", type=at_least(0))
 
 
 def run(args: argparse.Namespace) -> int:

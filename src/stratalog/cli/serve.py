@@ -11,19 +11,24 @@ Ctrl-C or SIGTERM stops it cleanly: it answers what is under way, flushes, and m
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import logging
+import os
 import signal
 import sys
+from typing import Final
 
-from stratalog.cli import UsageError
+from stratalog.cli import CommandError, UsageError, at_least
 from stratalog.cli.output import Progress
+
+PROPERTIES_BYTES_MAX: Final = 1 << 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="a server.properties file")
     parser.add_argument("--data", metavar="DIR", help="where the data is (default ./stratalog-data, or log.dirs)")
-    parser.add_argument("--port", type=int, help="listen on 127.0.0.1:PORT (0 takes a free one)")
+    parser.add_argument("--port", type=at_least(0), help="listen on 127.0.0.1:PORT (0 takes a free one)")
     parser.add_argument(
         "-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="set a key, over the file"
     )
@@ -38,10 +43,10 @@ def run(args: argparse.Namespace) -> int:
 
     level = logging.DEBUG if args.verbose else logging.WARNING if args.quiet else logging.INFO
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s  %(message)s")
-    text = ""
-    if args.config:
-        with open(args.config, encoding="utf-8") as file:
-            text = file.read(1 << 20)
+    text = properties(args.config) if args.config else ""
+    for option in args.option:
+        if not option.partition("=")[0].strip() or "=" not in option:
+            raise UsageError(f"-o {option!r}: expected KEY=VALUE")
     options = list(args.option)
     if args.data:
         options.append(f"log.dirs={args.data}")
@@ -54,17 +59,34 @@ def run(args: argparse.Namespace) -> int:
     for warning in config.warnings:
         logging.getLogger("stratalog").warning("%s", warning)
     broker = Broker(config)
+    serving = False
+
+    def end(number: int, frame: object) -> None:
+        if not serving:  # a long recovery is not worth waiting for: it begins again where the files are
+            os.write(2, b"stopped before it was ready\n")
+            os._exit(128 + number)
+        broker.loop.stop()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: broker.loop.stop())
+        signal.signal(number, end)
     bar = Progress("loading", unit=lambda logs: f"{logs:,.0f} logs")
     broker.on_loading = lambda loading: bar.update(loading.share, loading.total)
     try:
         with bar:
             broker.start()
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
     except BlockingIOError as error:
-        raise UsageError(
+        raise CommandError(
             f"{error.filename}: another broker uses this directory; stop it, or choose another with --data"
         ) from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CommandError(
+                f"{error.filename}: another program listens there; stop it, or choose another port with --port"
+            ) from error
+        raise
+    serving = True
     # What is there after the start stays; new garbage is young.  A full collection would stop the loop for
     # milliseconds.
     gc.collect()
@@ -79,3 +101,15 @@ def run(args: argparse.Namespace) -> int:
     broker.stop()
     print("stopped cleanly", flush=True)
     return 0
+
+
+def properties(path: str) -> str:
+    """The text of a properties file: UTF-8, or Latin-1 as Java reads it."""
+    with open(path, "rb") as file:
+        data = file.read(PROPERTIES_BYTES_MAX + 1)
+    if len(data) > PROPERTIES_BYTES_MAX or b"\0" in data:
+        raise UsageError(f"{path}: not a properties file")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

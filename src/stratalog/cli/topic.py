@@ -11,8 +11,9 @@ stratalog topic delete orders
 from __future__ import annotations
 
 import argparse
+import sys
 
-from stratalog.cli import UsageError
+from stratalog.cli import UsageError, at_least
 from stratalog.cli.output import add_bootstrap, add_json, print_json, size, table
 
 
@@ -22,19 +23,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--internal", action="store_true", help="internal topics too")
     create = commands.add_parser("create", help="make a topic")
     create.add_argument("name")
-    create.add_argument("-p", "--partitions", type=int, default=-1, help="default: num.partitions of the broker")
-    create.add_argument("-r", "--replication-factor", type=int, default=-1)
+    create.add_argument(
+        "-p", "--partitions", type=at_least(1), default=-1, help="default: num.partitions of the broker"
+    )
+    create.add_argument("-r", "--replication-factor", type=at_least(1), default=-1, help="default: the broker's")
     create.add_argument("-c", "--config", action="append", default=[], metavar="KEY=VALUE")
     create.add_argument("--if-not-exists", action="store_true", help="a topic that is there is fine")
     describe = commands.add_parser("describe", help="partitions, leaders, offsets, configuration that was set")
     describe.add_argument("name", nargs="+")
     grow = commands.add_parser("grow", help="add partitions")
     grow.add_argument("name")
-    grow.add_argument("total", type=int, help="how many partitions it shall have")
+    grow.add_argument("total", type=at_least(1), help="how many partitions it shall have")
     trim = commands.add_parser("trim", help="delete the oldest records")
     trim.add_argument("name")
-    trim.add_argument("--before", type=int, required=True, metavar="OFFSET", help="-1 deletes all")
-    trim.add_argument("--partition", type=int, help="default: every partition")
+    trim.add_argument("--before", type=at_least(-1), required=True, metavar="OFFSET", help="-1 deletes all")
+    trim.add_argument("--partition", type=at_least(0), help="default: every partition")
     delete = commands.add_parser("delete", help="delete topics with all their records")
     delete.add_argument("name", nargs="+")
     for sub in (listing, create, describe, grow, trim, delete):
@@ -175,8 +178,10 @@ def _delete(client, args) -> int:  # type: ignore[no-untyped-def]
     for name, error in results.items():
         if error is not None:
             failed += 1
-        if not args.json:
-            print(f"{name}: {'deleted' if error is None else error}")
+            if not args.json:
+                print(f"stratalog: {error}", file=sys.stderr)
+        elif not args.json:
+            print(f"{name}: deleted")
     if args.json:
         print_json({name: None if error is None else str(error) for name, error in results.items()})
     return 1 if failed else 0

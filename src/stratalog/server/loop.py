@@ -131,9 +131,9 @@ class Listener:
         try:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.socket.bind((host, port))
-        except OSError:
+        except OSError as error:
             self.socket.close()
-            raise
+            raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
 
     @property
     def port(self) -> int:

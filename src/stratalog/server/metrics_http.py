@@ -21,7 +21,10 @@ class MetricsServer:
 
     def __init__(self, host: str, port: int, render: Callable[[], str]) -> None:
         self._render = render
-        self._socket = socket.create_server((host, port), backlog=16)
+        try:
+            self._socket = socket.create_server((host, port), backlog=16)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{host}:{port}, stratalog.metrics.port") from error
         self._thread = threading.Thread(target=self._run, name="stratalog-metrics", daemon=True)
 
     @property

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from stratalog.base.config import ConfigError
 from stratalog.base.ports import Clock, Disk, Rng
 from stratalog.coordinator.group.config import GroupConfig
 from stratalog.coordinator.group.coordinator import GroupCoordinator
@@ -187,6 +188,7 @@ class Broker:
     def _open(self, stack: contextlib.ExitStack) -> None:
         """Everything up to the first connection; `stack` takes it back in the other order."""
         config, clock, disk = self.config, self.clock, self.disk
+        _refuse_what_is_not_there(config)
         _raise_file_limit()
         self.loop = Loop(clock=clock, limits_=_limits(config))
         stack.callback(self.loop.close_all)
@@ -337,6 +339,20 @@ class Broker:
         rows.append(("stratalog_pool_outstanding", "", self._pool.outstanding))
         rows += groups.gauges(self.node)
         return rows
+
+
+def _refuse_what_is_not_there(config: BrokerConfig) -> None:
+    """A listener that was to be secure must not be served in the clear, nor a role be left out in silence."""
+    for listener in config.listeners:
+        if listener.protocol != "PLAINTEXT":
+            where = f"{listener.name}://{listener.host}:{listener.port}"
+            reason = f"asks for {listener.protocol}, which this broker does not have yet; it serves PLAINTEXT"
+            raise ConfigError("listeners", where, reason)
+    if not config.listeners:
+        raise ConfigError("listeners", ",".join(config["listeners"] or ()), "has none for clients")
+    roles = config["process.roles"]
+    if roles and set(roles) != {"broker", "controller"}:
+        raise ConfigError("process.roles", ",".join(roles), "is one role of two; this broker is its own controller")
 
 
 def _advertised(config: BrokerConfig, listener: ListenerConfig, port: int) -> Endpoint:
