@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from stratalog.base.failures import Malformed
@@ -38,6 +38,7 @@ from stratalog.records.kernels import (
     POSITION,
     PRODUCER_ID,
     ROW,
+    SIZE,
     TABLE_FULL,
     TEXTS,
     TRANSACTIONAL,
@@ -50,6 +51,7 @@ from stratalog.server.disk import RealDisk, RealFile
 from stratalog.storage import layout
 from stratalog.storage.checkpoints import TopicPartition, read_offsets
 from stratalog.storage.producers import read_snapshot
+from stratalog.storage.scan import resync, why_invalid
 from stratalog.storage.scan import scan as scan_headers
 
 if TYPE_CHECKING:
@@ -71,6 +73,23 @@ MIN_INT64: Final = -(2**63)
 
 class LogChanged(RuntimeError):
     """What a scan was about to read is gone: deleted by retention or with its topic."""
+
+
+class Damage(NamedTuple):
+    """Bytes of a segment that are no sound batch, and that a scan with `on_damage` has passed over."""
+
+    path: str
+    position: int
+    size: int
+    """Bytes up to the next sound batch, or to the end of the file."""
+    first_offset: int
+    """The first offset that they may have had."""
+    next_offset: int
+    """The offset behind them, as far as the log says it; -1 where nothing sound follows in the segment."""
+    reason: str
+
+
+OnDamage = Callable[[Damage], None]
 
 
 class _Segment(NamedTuple):
@@ -167,6 +186,7 @@ class LogReader:
         timestamp_unit: Literal["ms", "us"] = "ms",
         verify: bool = True,
         stable: bool = False,
+        on_damage: OnDamage | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The records with an offset in [start, end) and a timestamp in [start_time, end_time) (milliseconds), as Arrow
         record batches of about `batch_bytes` of log each, in offset order.
@@ -175,7 +195,8 @@ class LogReader:
         leaves out aborted transactions and everything from the first open one on; control records are never rows.
         `verify=False` leaves out the checksums.  `stable` promises that `end` is at most the last stable offset: open
         transactions are then not looked for, which saves going through a segment's headers.  Ends with `CorruptBatch`
-        (file and position in the text) at damage, with `LogChanged` where retention was faster.
+        (file and position in the text) at damage, with `LogChanged` where retention was faster.  With `on_damage` a
+        damaged batch is told to it and passed over instead: the scan goes on at the next sound one.
         """
         names = arrow.chosen(columns)
         arrow.schema(names)  # a missing PyArrow is said here, not at the first batch
@@ -185,8 +206,10 @@ class LogReader:
             raise ValueError(f"batch_bytes is at least 1, not {batch_bytes}")
         early = MIN_INT64 if start_time is None else start_time
         late = MAX_INT64 if end_time is None else end_time
-        pieces = self._pieces(start, end, early, isolation, batch_bytes, verify=verify, stable=stable)
-        return self._decoded(pieces, names, early, late, timestamp_unit, 8 * batch_bytes)
+        pieces = self._pieces(
+            start, end, early, isolation, batch_bytes, verify=verify, stable=stable, on_damage=on_damage
+        )
+        return self._decoded(pieces, names, early, late, timestamp_unit, 8 * batch_bytes, on_damage)
 
     def to_arrow(self, **options: Any) -> pa.Table:
         """All records as one table; options as `scan` has them."""
@@ -230,25 +253,46 @@ class LogReader:
         return [_Segment(base, found[base]) for base in sorted(found)]
 
     def _decoded(
-        self, pieces: Iterator[_Piece], names: tuple[str, ...], early: int, late: int, unit: str, payload_max: int
+        self,
+        pieces: Iterator[_Piece],
+        names: tuple[str, ...],
+        early: int,
+        late: int,
+        unit: str,
+        payload_max: int,
+        on_damage: OnDamage | None,
     ) -> Iterator[pa.RecordBatch]:
+        def decoded(piece: _Piece, indexes: list[int], payloads: dict[int, Any]) -> pa.RecordBatch:
+            return arrow.decode(
+                piece.data,
+                piece.table,
+                indexes=indexes,
+                columns=names,
+                start=piece.start,
+                stop=piece.stop,
+                start_time=early,
+                end_time=late,
+                unit=unit,
+                payloads=payloads,
+            )
+
         for piece in pieces:
-            for indexes, payloads in _groups(piece, payload_max):
+            for indexes, payloads in _groups(piece, payload_max, on_damage):
                 try:
-                    batch = arrow.decode(
-                        piece.data,
-                        piece.table,
-                        indexes=indexes,
-                        columns=names,
-                        start=piece.start,
-                        stop=piece.stop,
-                        start_time=early,
-                        end_time=late,
-                        unit=unit,
-                        payloads=payloads,
-                    )
+                    batch = decoded(piece, indexes, payloads)
                 except CorruptBatch as error:
-                    raise CorruptBatch(f"{piece.path}: {error}") from error
+                    # Which one of the group it is: once more, one by one.
+                    for index in indexes:
+                        try:
+                            batch = decoded(piece, [index], payloads)
+                        except CorruptBatch as single:
+                            _tell(piece, index, single, on_damage)
+                            continue
+                        if batch.num_rows:
+                            yield batch
+                    if on_damage is None:
+                        raise CorruptBatch(f"{piece.path}: {error}") from error
+                    continue
                 if batch.num_rows:
                     yield batch
 
@@ -262,6 +306,7 @@ class LogReader:
         *,
         verify: bool = True,
         stable: bool = False,
+        on_damage: OnDamage | None = None,
     ) -> Iterator[_Piece]:
         """The log's bytes in pieces of whole batches, each with the batches of it that are wanted."""
         first = self.log_start_offset
@@ -271,8 +316,10 @@ class LogReader:
             stop = min(stop, end)
         if begin >= stop:
             return
-        transactions = _Transactions(self, begin, stop, stable=stable) if isolation == "committed" else None
-        walk = _Walk(self._disk, self, begin, stop, early, batch_bytes, verify=verify)
+        transactions = None
+        if isolation == "committed":
+            transactions = _Transactions(self, begin, stop, stable=stable, tolerant=on_damage is not None)
+        walk = _Walk(self._disk, self, begin, stop, early, batch_bytes, verify=verify, on_damage=on_damage)
         for piece in walk.pieces():
             rows = piece.table.rows
             indexes: list[int] = []
@@ -329,6 +376,8 @@ class _Piece(NamedTuple):
     """Some batches of a segment: their bytes (valid until the next piece), their table, which of them are wanted."""
 
     path: str
+    position: int
+    """Where in the file the bytes begin."""
     data: memoryview
     table: BatchTable
     start: int
@@ -336,7 +385,21 @@ class _Piece(NamedTuple):
     indexes: list[int]
 
 
-def _groups(piece: _Piece, payload_max: int) -> Iterator[tuple[list[int], dict[int, Any]]]:
+def _tell(piece: _Piece, index: int, error: CorruptBatch, on_damage: OnDamage | None) -> None:
+    """A batch whose header is sound and whose records are not: raised, or told and passed over."""
+    rows = piece.table.rows
+    at = index * ROW
+    position = piece.position + rows[at + POSITION]
+    if on_damage is None:
+        raise CorruptBatch(
+            f"{piece.path}: the batch at byte {position}, offset {rows[at + BASE_OFFSET]}: {error}"
+        ) from error
+    on_damage(
+        Damage(piece.path, position, rows[at + SIZE], rows[at + BASE_OFFSET], rows[at + LAST_OFFSET] + 1, str(error))
+    )
+
+
+def _groups(piece: _Piece, payload_max: int, on_damage: OnDamage | None) -> Iterator[tuple[list[int], dict[int, Any]]]:
     """The wanted batches in groups whose decompressed records stay in bounds together."""
     rows = piece.table.rows
     group: list[int] = []
@@ -348,7 +411,8 @@ def _groups(piece: _Piece, payload_max: int) -> Iterator[tuple[list[int], dict[i
             try:
                 payload = arrow.payloads_of(piece.data, piece.table, [index])[index]
             except CorruptBatch as error:
-                raise CorruptBatch(f"{piece.path}: offset {rows[at + BASE_OFFSET]}: {error}") from error
+                _tell(piece, index, error, on_damage)
+                continue
             if group and held + len(payload) > payload_max:
                 yield group, payloads
                 group, payloads, held = [], {}, 0
@@ -376,7 +440,16 @@ class _Walk:
     """Goes through a log's segments, whatever happens to them meanwhile."""
 
     def __init__(
-        self, disk: RealDisk, reader: LogReader, begin: int, stop: int, early: int, batch_bytes: int, *, verify: bool
+        self,
+        disk: RealDisk,
+        reader: LogReader,
+        begin: int,
+        stop: int,
+        early: int,
+        batch_bytes: int,
+        *,
+        verify: bool,
+        on_damage: OnDamage | None,
     ) -> None:
         self._disk = disk
         self._reader = reader
@@ -384,6 +457,7 @@ class _Walk:
         self._stop = stop
         self._early = early
         self._verify = verify
+        self._on_damage = on_damage
         self._buffer = bytearray(batch_bytes)
         self._table = BatchTable(max(64, min(16_384, batch_bytes // 512)))
         if not kernels_ready() and not reader._is_small():
@@ -444,7 +518,7 @@ class _Walk:
                 before = table.rows[(table.count - 1) * ROW + LAST_OFFSET]
                 last = table.rows[(table.count - 1) * ROW + LAST_OFFSET]
                 if last >= self._next:
-                    yield _Piece(segment.path, data[: table.end], table, self._next, self._stop, [])
+                    yield _Piece(segment.path, position, data[: table.end], table, self._next, self._stop, [])
                     self._next = last + 1
                 position += table.end
                 if code in (OK, TABLE_FULL) or got == len(self._buffer):
@@ -462,7 +536,25 @@ class _Walk:
                 return
             failures += 1
             if failures > 2:  # not a write that is just happening
-                raise CorruptBatch(f"{segment.path}: {TEXTS[code]}", position=position)
+                if self._on_damage is None:
+                    raise CorruptBatch(f"{segment.path}: {TEXTS[code]}", position=position)
+                following = self._passed_over(segment, file, position, before)
+                if following < 0:
+                    return
+                position, failures = following, 0
+
+    def _passed_over(self, segment: _Segment, file: RealFile, position: int, before: int) -> int:
+        """The position of the next sound batch, -1 where there is none; what lies before it is told."""
+        size = file.size()
+        reason = why_invalid(file, position, size, before)
+        following = resync(file, position, size, before)
+        offset = -1
+        if following >= 0:
+            offset = int.from_bytes(file.pread(8, following), "big", signed=True)
+        end = following if following >= 0 else size
+        assert self._on_damage is not None, "who raises at damage does not come here"
+        self._on_damage(Damage(segment.path, position, end - position, before + 1, offset, reason))
+        return following
 
     def _older(self, segment: _Segment) -> bool:
         """Whether all of a closed segment is older than what is wanted: its time index ends with its newest."""
@@ -494,9 +586,12 @@ class _Transactions:
     when the first transactional batch comes by.
     """
 
-    def __init__(self, reader: LogReader, begin: int, stop: int, *, stable: bool = False) -> None:
+    def __init__(
+        self, reader: LogReader, begin: int, stop: int, *, stable: bool = False, tolerant: bool = False
+    ) -> None:
         self._reader = reader
         self._disk = reader._disk
+        self._tolerant = tolerant
         self._markers: dict[int, tuple[list[int], list[bool]]] = {}
         self._resolved = False
         self._begin = begin
@@ -558,25 +653,42 @@ class _Transactions:
         """Take the transactional batches of a segment into account; the last offset seen."""
         last = -1
         with _Opened(self._disk, segment.path) as file:
-            for row in scan_headers(file, position, file.size(), verify=False):
-                at, size, base, last_offset, _, magic, attributes, _, producer_id, _, _, _ = row
-                if last_offset >= stop:
-                    break
-                last = last_offset
-                if magic < 2 or not attributes & TRANSACTIONAL:
-                    continue
-                if not attributes & CONTROL:
-                    still_open.setdefault(producer_id, base)
-                    continue
-                data = file.pread(size, at)
-                marker = marker_of(data, read_header(data))
-                if marker is not None:
-                    still_open.pop(producer_id, None)
-                    offsets, committed = self._markers.setdefault(producer_id, ([], []))
-                    if not offsets or base > offsets[-1]:
-                        offsets.append(base)
-                        committed.append(marker.committed)
+            end = file.size()
+            while position >= 0:
+                for row in scan_headers(file, position, end, verify=False):
+                    at, size, base, last_offset, _, magic, attributes, _, producer_id, _, _, _ = row
+                    if last_offset >= stop:
+                        return last
+                    last = last_offset
+                    position = at + size
+                    if magic < 2 or not attributes & TRANSACTIONAL:
+                        continue
+                    if not attributes & CONTROL:
+                        still_open.setdefault(producer_id, base)
+                        continue
+                    self._mark(file.pread(size, at), producer_id, base, still_open)
+                position = behind_damage(segment.path, file, position, end, last, tolerant=self._tolerant)
         return last
+
+    def _mark(self, data: bytes, producer_id: int, base: int, still_open: dict[int, int]) -> None:
+        marker = marker_of(data, read_header(data))
+        if marker is not None:
+            still_open.pop(producer_id, None)
+            offsets, committed = self._markers.setdefault(producer_id, ([], []))
+            if not offsets or base > offsets[-1]:
+                offsets.append(base)
+                committed.append(marker.committed)
+
+
+def behind_damage(path: str, file: RealFile, position: int, end: int, before: int, *, tolerant: bool) -> int:
+    """Where a walk over headers goes on that stopped at `position`: -1 at the end of the segment, an unfinished batch
+    included; behind damage the next sound batch, or `CorruptBatch` where it is not `tolerant`."""
+    if position >= end or not any(file.pread(SMALLEST_BATCH, position)):
+        return -1
+    following = resync(file, position, end, before)
+    if following >= 0 and not tolerant:
+        raise CorruptBatch(f"{path}: {why_invalid(file, position, end, before)}", position=position)
+    return following
 
 
 def _in_order(table: BatchTable, code: int, base: int, before: int) -> int:

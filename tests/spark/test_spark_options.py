@@ -70,6 +70,8 @@ def test_a_timestamp_goes_over_timestamps_and_these_over_offsets():
         ({"kafka.auto.offset.reset": "latest"}, False, "use startingOffsets"),
         ({"kafka.enable.auto.commit": "true"}, False, "checkpoint"),
         ({"kafka.security.protocol": "SSL"}, False, "only PLAINTEXT"),
+        ({"badBatches": "skip"}, False, "one of fail, report"),
+        ({"findings": "/tmp/x"}, False, "badBatches=report"),
         ({"kafka.isolation.level": "none"}, False, "read_committed, read_uncommitted"),
     ],
 )
@@ -128,3 +130,5 @@ def test_the_line_behind_a_stack_is_found():
     )
     assert reason(RuntimeError(text)) == "there is no topic x at h:1"
     assert reason(RuntimeError("plain\nmore")) == "plain"
+    text = "[X] thrown\nTraceback (most recent call last):\n  File 'x'\nTypeError: not so\n\n\tat java.lang.Foo: bar"
+    assert reason(RuntimeError(text)) == "TypeError: not so"

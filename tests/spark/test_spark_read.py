@@ -1,5 +1,6 @@
 """Reading with Spark: columns, tasks, filters, damage, retention, and each refusal in one line (issue 7)."""
 
+import json
 import os
 import shutil
 
@@ -9,6 +10,7 @@ import pytest
 import stratalog
 import stratalog.testing
 from stratalog.client import Client, admin
+from stratalog.records.batch import batches
 from stratalog.spark import reason
 from stratalog.storage import layout
 
@@ -134,6 +136,90 @@ def test_damage_fails_the_query_with_file_and_position(spark, orders, tmp_path):
         frame.count()
     assert victim.name in reason(raised.value)
     assert "checksum" in reason(raised.value)
+
+
+def damaged(orders, place):
+    """A copy of a partition with two damaged batches: one with a wrong byte in its records, in the middle of the log,
+    one with a wrong length, in the last segment; the offsets that are gone with them, and where in their files."""
+    directory = place / "orders-0"
+    shutil.copytree(orders.directory / "data" / "orders-0", directory)
+    logs = sorted(directory.glob("*.log"))
+    gone, places = set(), {}
+    for log, kind in ((logs[1], "records"), (logs[-1], "length")):
+        data = bytearray(log.read_bytes())
+        headers = list(batches(data))
+        header = headers[(len(headers) - 1) // 2]  # a sound one follows: else it would be a write that was cut off
+        at = header.position
+        if kind == "records":
+            data[at + 100] ^= 0x40
+        else:
+            data[at + 8 : at + 12] = (1 << 30).to_bytes(4, "big")
+        log.write_bytes(data)
+        gone |= set(range(header.base_offset, header.next_offset))
+        places[str(log)] = (at, header.base_offset, header.next_offset)
+    return gone, places
+
+
+@pytest.mark.parametrize("split", ["1g", "100k"])
+def test_damage_is_reported_and_passed_over_when_that_is_asked_for(spark, orders, tmp_path, split):
+    """`badBatches=report`: every other record, and a table of findings with file and position, each once (issue 7)."""
+    from stratalog.spark import findings
+
+    gone, places = damaged(orders, tmp_path)
+    options = {"subscribe": "orders", "badBatches": "report", "findings": str(tmp_path / "found"), "splitBytes": split}
+    frame = spark.read.format("stratalog").options(**options).load(str(tmp_path))
+    for _ in range(2):  # a query that runs again finds the same, once
+        offsets = [r[0] for r in frame.select("offset").collect()]
+        assert sorted(offsets) == sorted(set(range(12_000)) - gone)
+    rows = findings(tmp_path / "found", spark).collect()
+    assert {(r.file, r.position): r.next_offset for r in rows} == {
+        (file, at): behind for file, (at, _, behind) in places.items()
+    }
+    assert all(r.topic == "orders" and r.partition == 0 and r.reason for r in rows)
+    assert all(r.first_offset <= places[r.file][1] for r in rows)
+
+
+def test_a_damaged_length_in_the_last_segment_fails_the_query(spark, orders, tmp_path):
+    """What lies behind it is not silently left out."""
+    _, places = damaged(orders, tmp_path)
+    last = max(places)
+    frame = spark.read.format("stratalog").option("subscribe", "orders").load(str(tmp_path))
+    with pytest.raises(Exception, match=r".") as raised:
+        frame.count()
+    assert os.path.basename(last) in reason(raised.value)
+    assert f"at byte {places[last][0]}" in reason(raised.value)
+
+
+def test_damage_over_the_wire_is_reported_too(tmp_path, capsys):
+    """A broker serves what is on its disk, so a reader checks; with `badBatches=report` it goes on behind."""
+    from stratalog.records.errors import CorruptBatch
+    from stratalog.spark.options import read_options
+    from stratalog.spark.origin import Slice
+    from stratalog.spark.wire import read_wire
+
+    with stratalog.testing.broker({"t": 1}) as broker:
+        for turn in range(20):
+            broker.produce("t", [b"%d %d" % (turn, i) for i in range(10)])
+        log = next((broker.directory / "data" / "t-0").glob("*.log"))
+        data = bytearray(log.read_bytes())
+        header = list(batches(data))[7]
+        with log.open("r+b") as file:
+            file.seek(header.position + 80)
+            file.write(bytes([data[header.position + 80] ^ 1]))
+        raw = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "t"}
+        piece = Slice("t", 0, 0, 200, "")
+        with pytest.raises(CorruptBatch, match=rf"t-0 from 127.*{header.base_offset}"):
+            list(read_wire(piece, read_options(raw, streaming=False), ("offset",), None, None))
+        found = tmp_path / "found"
+        lax = read_options({**raw, "badBatches": "report", "findings": str(found)}, streaming=False)
+        table = pa.Table.from_batches(read_wire(piece, lax, ("offset",), None, None))
+        gone = set(range(header.base_offset, header.next_offset))
+        assert table.column(0).to_pylist() == sorted(set(range(200)) - gone)
+        (row,) = [json.loads(path.read_text()) for path in found.iterdir()]
+        assert (row["file"], row["first_offset"], row["next_offset"]) == (
+            broker.bootstrap, header.base_offset, header.next_offset,
+        )  # fmt: skip
+        assert "badBatches=report" in capsys.readouterr().err
 
 
 def test_segments_that_go_between_planning_and_reading_are_noticed(orders, tmp_path):

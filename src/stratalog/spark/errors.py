@@ -39,12 +39,20 @@ _OURS: Final = re.compile(
 """The last line of a Python traceback that ends in an error of ours, or of the system's."""
 
 
+_PYTHON: Final = re.compile(r"^((?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt): .+)$", re.MULTILINE)
+"""The last line of any Python traceback."""
+
+
 def reason(error: BaseException) -> str:
     """The one line behind an exception from Spark: ours where there is one, else the first line of its text."""
     text = str(error)
     found = _OURS.findall(text)
     if found:
         return str(found[-1]).strip()
+    if "Traceback (most recent call last)" in text:
+        found = _PYTHON.findall(text[text.index("Traceback (most recent call last)") :])
+        if found:
+            return str(found[-1]).strip()
     for line in text.splitlines():
         if line.strip():
             return line.strip()

@@ -17,11 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from stratalog.base.failures import Malformed
-from stratalog.reader import LogChanged, LogReader, open_log
+from stratalog.reader import LogChanged, LogReader, behind_damage, open_log
 from stratalog.records.batch import read_header
 from stratalog.records.control import marker_of
 from stratalog.records.kernels import load_kernels
 from stratalog.server.disk import RealDisk
+from stratalog.spark.damage import reporter
 from stratalog.spark.errors import NotThere
 from stratalog.spark.options import ReadOptions, Selection, TopicPartition
 from stratalog.spark.origin import Slice, Span, lost, matching
@@ -92,7 +93,7 @@ class Files:
         for _ in range(_ROUNDS_MAX):
             try:
                 reader = open_log(self._directories[partition])
-                tail = self._tails.setdefault(partition, _Tail())
+                tail = self._tails.setdefault(partition, _Tail(tolerant=self._options.findings != ""))
                 start = reader.log_start_offset
                 stable, end = tail.ends(self._disk, reader)
             except (FileNotFoundError, LogChanged):
@@ -204,7 +205,8 @@ def _entries_at(disk: RealDisk, log: str, base: int, goals: Sequence[int]) -> It
 class _Tail:
     """Where a log ends and where it is stable, followed from call to call: a stream asks again and again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tolerant: bool = False) -> None:
+        self._tolerant = tolerant
         self._base = -1
         self._position = 0
         self._end = -1
@@ -223,7 +225,7 @@ class _Tail:
             if (base, identity) != (self._base, self._identity) or file.size() < self._position:
                 self._begin(disk, reader.directory, base)
                 self._identity = identity
-            self._follow(file)
+            self._follow(path, file)
         finally:
             file.close()
         end = max(self._end, base)
@@ -241,18 +243,22 @@ class _Tail:
             if entry.txn_first_offset >= 0:
                 self._open[entry.producer_id] = entry.txn_first_offset
 
-    def _follow(self, file: Any) -> None:
-        for row in scan(file, self._position, file.size(), verify=False, after_offset=self._end - 1):
-            at, size, base, last, _, magic, attributes, _, producer_id, _, _, _ = row
-            if magic == 2 and attributes & TRANSACTIONAL:
-                if not attributes & CONTROL:
-                    self._open.setdefault(producer_id, base)
-                else:
-                    data = file.pread(size, at)
-                    if marker_of(data, read_header(data)) is not None:
-                        self._open.pop(producer_id, None)
-            self._position = at + size
-            self._end = last + 1
+    def _follow(self, path: str, file: Any) -> None:
+        size = file.size()
+        position = self._position
+        while position >= 0:
+            for row in scan(file, position, size, verify=False, after_offset=self._end - 1):
+                at, length, base, last, _, magic, attributes, _, producer_id, _, _, _ = row
+                if magic == 2 and attributes & TRANSACTIONAL:
+                    if not attributes & CONTROL:
+                        self._open.setdefault(producer_id, base)
+                    else:
+                        data = file.pread(length, at)
+                        if marker_of(data, read_header(data)) is not None:
+                            self._open.pop(producer_id, None)
+                self._position = at + length
+                self._end = last + 1
+            position = behind_damage(path, file, self._position, size, self._end - 1, tolerant=self._tolerant)
 
 
 # --- in a task --------------------------------------------------------------------------------------------------------
@@ -278,7 +284,7 @@ def read_files(
         if start >= piece.stop:
             return
         try:
-            for batch, reached in _scanned(reader, start, piece.stop, options, columns, early, late):
+            for batch, reached in _scanned(reader, start, piece, options, columns, early, late):
                 start = reached
                 yield batch
             return
@@ -290,7 +296,7 @@ def read_files(
 def _scanned(
     reader: LogReader,
     start: int,
-    stop: int,
+    piece: Slice,
     options: ReadOptions,
     columns: tuple[str, ...],
     early: int | None,
@@ -301,12 +307,13 @@ def _scanned(
     wanted = columns if has_offset else ("offset", *columns)
     for batch in reader.scan(
         start,
-        stop,
+        piece.stop,
         columns=wanted,
         start_time=early,
         end_time=late,
         isolation="committed" if options.committed else "uncommitted",
         timestamp_unit="us",
         stable=True,
+        on_damage=reporter(options, piece),
     ):
         yield batch, batch.column(0)[-1].as_py() + 1

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -45,6 +47,8 @@ _READ: Final = (
     "pushdown",
     "splitBytes",
     "pathEnd",
+    "badBatches",
+    "findings",
 )
 _WRITE: Final = (
     "topic",
@@ -82,6 +86,8 @@ _FORBIDDEN: Final = {
 }
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """In the order of Spark's Kafka source."""
+FINDINGS: Final = os.path.join(tempfile.gettempdir(), f"stratalog-findings-{os.getuid()}")
+"""Where `badBatches=report` notes damage when the option `findings` does not say."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -125,6 +131,8 @@ class ReadOptions:
     pushdown: bool
     split_bytes: int
     end_at_checkpoint: bool
+    findings: str
+    """Where damaged batches are noted; empty when one fails the query."""
     fetch_bytes: int
     timeout_s: float
     client_id: str
@@ -291,6 +299,7 @@ def read_options(raw: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         pushdown=options.flag("pushdown", False),
         split_bytes=options.size("splitBytes", 128 << 20, low=1, high=1 << 40),
         end_at_checkpoint=options.choice("pathEnd", "log", ("log", "checkpoint")) == "checkpoint",
+        findings=_findings(options),
         fetch_bytes=options.size("kafka.max.partition.fetch.bytes", 8 << 20, low=1024, high=64 << 20),
         timeout_s=(options.number("kafka.request.timeout.ms") or 30_000) / 1000,
         client_id=options.text("kafka.client.id") or "stratalog-spark",
@@ -334,6 +343,18 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
         timeout_s=(options.number("kafka.request.timeout.ms") or 30_000) / 1000,
         client_id=options.text("kafka.client.id") or "stratalog-spark",
     )
+
+
+def _findings(options: _Options) -> str:
+    """The directory of the table of findings."""
+    place = options.text("findings")
+    if options.choice("badBatches", "fail", ("fail", "report")) == "fail":
+        if place is not None:
+            raise OptionError.of("findings", place, "it goes with badBatches=report")
+        return ""
+    if place == "":
+        raise OptionError.of("findings", place, "a directory that the tasks can write to")
+    return os.path.abspath(place) if place else FINDINGS
 
 
 # --- which partitions -------------------------------------------------------------------------------------------------

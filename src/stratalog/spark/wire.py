@@ -16,6 +16,7 @@ from typing import Any, Final
 from stratalog.base.errors import ErrorCode
 from stratalog.client import Client, Refused
 from stratalog.client.client import EARLIEST, LATEST, FetchedPartition
+from stratalog.reader import Damage
 from stratalog.records import arrow
 from stratalog.records.control import read_type
 from stratalog.records.errors import CorruptBatch
@@ -41,6 +42,7 @@ from stratalog.records.kernels import (
     best,
     load_kernels,
 )
+from stratalog.spark.damage import reporter
 from stratalog.spark.errors import NotThere
 from stratalog.spark.options import ReadOptions, Selection, TopicPartition
 from stratalog.spark.origin import Slice, Span, lost, matching
@@ -146,7 +148,7 @@ def read_wire(
                 coming = fetcher.submit(_fetch, client, piece, position, options)
                 continue
             answers = _Answer(answer, table, options)
-            reached = answers.reaches(position)
+            reached = answers.reaches(position, piece)
             if reached == position:
                 empty += 1
                 bound = answer.last_stable_offset if options.committed else answer.high_watermark
@@ -201,7 +203,7 @@ class _Answer:
         self._coming = sorted(answer.aborted, key=lambda pair: pair[1])
         self._active: set[int] = set()
 
-    def reaches(self, position: int) -> int:
+    def reaches(self, position: int, piece: Slice) -> int:
         """The offset behind the last whole batch."""
         rest = self._data
         reached = position
@@ -215,9 +217,24 @@ class _Answer:
                 self._data = self._data[: self._table.end]
                 break
             if code not in (OK, BATCH_TRUNCATED):
-                raise CorruptBatch(f"from the broker: {TEXTS[code]}, at or after offset {reached}")
+                reached = self._behind(piece, reached, TEXTS[code])
             break
         return reached
+
+    def _behind(self, piece: Slice, reached: int, text: str) -> int:
+        """The offset behind the damaged batch that follows: with `badBatches=report` it is noted and passed over, as
+        far as its header says where it ends; what came behind it is fetched again."""
+        note = reporter(self._options, piece)
+        damaged = self._data[self._table.end :]
+        following = -1
+        if note is not None and len(damaged) >= 61 and damaged[16] == 2:
+            base = int.from_bytes(damaged[:8], "big", signed=True)
+            delta = int.from_bytes(damaged[23:27], "big", signed=True)
+            following = base + delta + 1 if base >= reached and delta >= 0 else -1
+        if note is None or following < 0:
+            raise CorruptBatch(f"{piece.name} from {self._options.bootstrap}: {text}, at or after offset {reached}")
+        note(Damage(self._options.bootstrap, -1, 0, reached, following, text))
+        return following
 
     def headers(self) -> list[tuple[int, int, int, int]]:
         """Of each batch: last offset, size, magic, attributes."""
@@ -241,7 +258,11 @@ class _Answer:
             if not rows[at + COUNT] or rows[at + MAX_TIMESTAMP] < times[0] != _MIN_INT64:
                 continue
             if rows[at + ATTRIBUTES] & CODEC_MASK or rows[at + MAGIC] < 2:
-                payload = arrow.payloads_of(self._data, self._table, [index])[index]
+                try:
+                    payload = arrow.payloads_of(self._data, self._table, [index])[index]
+                except CorruptBatch as error:
+                    self._tell(piece, index, error)
+                    continue
                 if group and held + len(payload) > _GROUP_BYTES_MAX:
                     yield from self._batch(group, payloads, piece, position, columns, times)
                     group, payloads, held = [], {}, 0
@@ -260,20 +281,43 @@ class _Answer:
         columns: tuple[str, ...],
         times: tuple[int, int],
     ) -> Iterator[Any]:
-        batch = arrow.decode(
-            self._data,
-            self._table,
-            indexes=group,
-            columns=columns,
-            start=position,
-            stop=piece.stop,
-            start_time=times[0],
-            end_time=times[1],
-            unit="us",
-            payloads=payloads,
-        )
-        if batch.num_rows:
-            yield batch
+        def decoded(indexes: list[int]) -> Any:
+            return arrow.decode(
+                self._data,
+                self._table,
+                indexes=indexes,
+                columns=columns,
+                start=position,
+                stop=piece.stop,
+                start_time=times[0],
+                end_time=times[1],
+                unit="us",
+                payloads=payloads,
+            )
+
+        try:
+            found = [decoded(group)]
+        except CorruptBatch:
+            found = []
+            for index in group:  # which one it is: once more, one by one
+                try:
+                    found.append(decoded([index]))
+                except CorruptBatch as error:
+                    self._tell(piece, index, error)
+        for batch in found:
+            if batch.num_rows:
+                yield batch
+
+    def _tell(self, piece: Slice, index: int, error: CorruptBatch) -> None:
+        """A batch whose checksum is right and whose records are not: raised, or noted and passed over."""
+        rows = self._table.rows
+        first, last = rows[index * ROW + BASE_OFFSET], rows[index * ROW + LAST_OFFSET]
+        note = reporter(self._options, piece)
+        if note is None:
+            raise CorruptBatch(
+                f"{piece.name} from {self._options.bootstrap}: the batch at offset {first}: {error}"
+            ) from error
+        note(Damage(self._options.bootstrap, -1, 0, first, last + 1, str(error)))
 
     def _is_visible(self, at: int) -> bool:
         """A producer's records count as aborted from the first offset in the broker's list to its marker."""
