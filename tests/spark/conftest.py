@@ -1,11 +1,8 @@
-"""One Spark session for all tests of this directory, on two threads; one worker of xdist runs them all."""
-
-import gc
-import sys
+"""The Spark session of this directory's tests: the process's one; one worker of xdist runs all that need it."""
 
 import pytest
 
-pyspark = pytest.importorskip("pyspark")
+pytest.importorskip("pyspark")
 
 
 def pytest_collection_modifyitems(items):
@@ -15,23 +12,8 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    """A session with Spark's own Kafka source where its jars are to be had."""
-    import spark_peer
-    from stratalog.spark import session
+def spark():
+    """A session with Spark's own Kafka source where its jars are to be had; tests never stop it."""
+    import spark_session
 
-    found = spark_peer.jars()
-    config = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.log.level": "ERROR",
-        "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    if found:
-        config["spark.jars"] = ",".join(map(str, found))
-    running = session("local[2]", config=config, warehouse=str(tmp_path_factory.mktemp("warehouse")))
-    running.sparkContext.setLogLevel("OFF")
-    yield running
-    running.stop()
-    gc.collect()
-    sys.stdout.flush()
+    return spark_session.shared()

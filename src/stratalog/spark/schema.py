@@ -48,10 +48,8 @@ class Shape:
     """Turns what the kernels decode into what Spark wants.  One for a task."""
 
     def __init__(self, schema: Any) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         self.names = checked(schema)
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = _arrow_schema(schema)
         wanted = [name for name in self.names if name in arrow.COLUMNS]
         self.decoded = arrow.chosen(wanted or ("offset",))
         self._constants: dict[str, Any] = {}
@@ -82,6 +80,17 @@ class Shape:
         if made is None or len(made) < rows:
             made = self._constants[name] = pa.repeat(pa.scalar(value, kind), max(rows, 16_384))
         return made.slice(0, rows)
+
+
+def _arrow_schema(schema: Any) -> Any:
+    """What Spark makes of the schema: with times in UTC, which 4.1 does by itself and later ones are told."""
+    from inspect import signature
+
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if "timezone" in signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)
 
 
 def _null_where_empty(headers: Any, kind: Any) -> Any:

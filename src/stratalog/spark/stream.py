@@ -15,16 +15,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+from pyspark.sql.types import StructType
+
+from stratalog.spark import origin, schema
+from stratalog.spark.admission import (
+    ADMISSION,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
-
-from stratalog.spark import origin, schema
+from stratalog.spark.errors import OptionError
 from stratalog.spark.options import ReadOptions, TopicPartition
 from stratalog.spark.source import Task, read_task
 
@@ -40,6 +42,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema_
         schema.checked(schema_)
+        if not ADMISSION:
+            _refuse_limits(options)
         self._origin: origin.Origin | None = None
         self._clock = clock
         self._last_trigger: float | None = None
@@ -82,19 +86,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What there is now is what the query will have read at its end."""
         self._target = self._ends()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends; `start` again when there is none yet."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """Where the next micro-batch ends; `start` again when there is none yet.  PySpark 4.1 gives neither argument,
+        and gets all there is."""
         self._latest = self._ends()
+        if start is None:
+            return to_json(self._latest)
         begin = from_json(start)
         ends = self._latest if self._target is None else _capped(self._target, begin)
-        for p in sorted(set(begin) - set(ends)):
-            origin.lost(self._options, f"{p[0]}-{p[1]} does not exist any more; the query stood at offset {begin[p]}")
         whole = self._with_new(begin, ends)
-        for p, end in ends.items():
-            if end < whole[p]:
-                origin.lost(
-                    self._options, f"{p[0]}-{p[1]} ends at offset {end}, the query stands at {whole[p]} already"
-                )
+        self._check(begin, whole, ends)
         available = {p: max(ends[p] - whole[p], 0) for p in ends}
         total = sum(available.values())
         now = self._clock()
@@ -120,6 +121,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Shown in the query's progress: `lag` makes the distance of it."""
         return to_json(self._latest) if self._latest else None
 
+    def _check(self, begin: Offsets, whole: Offsets, ends: Offsets) -> None:
+        """Whether all is there that the query stood at."""
+        for p in sorted(set(begin) - set(ends)):
+            origin.lost(self._options, f"{p[0]}-{p[1]} does not exist any more; the query stood at offset {begin[p]}")
+        for p, end in ends.items():
+            if end < whole[p]:
+                origin.lost(
+                    self._options, f"{p[0]}-{p[1]} ends at offset {end}, the query stands at {whole[p]} already"
+                )
+
     def _ends(self) -> Offsets:
         partitions = self._source.partitions(self._options.selection)
         return {p: span.stop for p, span in self._source.spans(partitions).items()}
@@ -137,6 +148,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a micro-batch; nothing but the offsets decides how it is cut."""
         ends = from_json(end)
         begin = self._with_new(from_json(start), ends)
+        if not ADMISSION:
+            self._check(from_json(start), begin, ends)
         wanted = {p: origin.Span(begin[p], ends[p]) for p in sorted(ends) if begin[p] < ends[p]}
         if self._options.path and self._options.bootstrap:
             self._source.spans(sorted(wanted))  # what the files have by now
@@ -152,6 +165,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._origin is not None:
             self._origin.close()
             self._origin = None
+
+
+def _refuse_limits(options: ReadOptions) -> None:
+    """PySpark 4.1 does not tell a reader where a batch begins, so it cannot say where a smaller one ends."""
+    for name, value in (
+        ("maxOffsetsPerTrigger", options.max_offsets_per_trigger),
+        ("minOffsetsPerTrigger", options.min_offsets_per_trigger),
+    ):
+        if value is not None:
+            raise OptionError.of(name, value, "PySpark 4.1 has no admission control for Python sources; 4.2 and later")
 
 
 def _capped(target: Offsets, begin: Offsets) -> Offsets:
