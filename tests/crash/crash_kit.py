@@ -20,7 +20,7 @@ from stratalog.logs.cleaner.manager import facts_of
 from stratalog.records import batch as batches
 from stratalog.records import control
 from stratalog.records.offset_map import OffsetMap
-from stratalog.sim.crash import Recording
+from stratalog.sim.crash import Crashes, Recording
 from stratalog.sim.disk import SimDisk
 from stratalog.storage import checkpoints, layout
 from stratalog.storage.config import LogConfig
@@ -207,6 +207,9 @@ class World:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def flush(self):
+        if self.log.recovery_point == self.log.log_end_offset:
+            self.log.flush()
+            return  # what a truncation has cut off may come back until something is written behind the cut
         self.log.flush()
         self.must(lines=(self.line,), floor=self.log.recovery_point, topic_known=True)
 
@@ -290,6 +293,36 @@ class World:
     def reopen(self):
         self.log = open_log(self.disk, self.config)
 
+    def crash(self, point, variant, rng):
+        """The power fails at `point` of the journal; what is found is checked, and life goes on with it.  False where
+        the variant makes no difference."""
+        walker = Crashes(self.disk)
+        walker.advance(point)
+        image = walker.image(variant, rng)
+        if image is None:
+            return False
+        expected = self.recording("model").expected(point)
+        check(image.disk(clock), expected)
+        self.disk = image.disk(clock)
+        self.log = log = open_log(self.disk, self.config)
+        rows = parse(self.disk, log)
+        end, start = log.log_end_offset, log.log_start_offset
+        history = _line_of(rows, expected, log)
+        log.update_high_watermark(end)
+        self.state = State(
+            lines=(tuple(row for row in history if row.last < end),),
+            floor=end,  # what was found there is on the platter
+            start_min=start,
+            start_max=max(start, expected.start_max),  # what was being deleted has lost its epochs
+            ends=frozenset({start, end}),
+            assigned=tuple(log.epochs.rows),
+            config=self.config,
+        )
+        self.start = 0
+        self.timeline = [(0, self.state)]
+        self.sequences = {(pid, one.epoch): one.last_sequence + 1 for pid, one in log.producers.entries.items()}
+        return True
+
     def swap(self, n, keep):
         """Clean the first `n` segments into one: only the batches for which `keep(row)` is true stay."""
         log = self.log
@@ -370,7 +403,7 @@ def check(disk, state):
     if line is not None:
         _check_producers(log, rows, replayed)
     _check_indexes(log, rows)
-    _check_reads(log, rows)
+    check_reads(log, rows)
     _check_goes_on(log, rows, replayed if line is not None else ({}, {}, []))
 
 
@@ -570,7 +603,7 @@ def _home(log, row):
     return found
 
 
-def _check_reads(log, rows):
+def check_reads(log, rows):
     """ST-7, ST-12: each offset is found, nothing is read past the end."""
     start, end = log.log_start_offset, log.log_end_offset
     for row in rows:

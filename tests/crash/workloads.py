@@ -84,6 +84,10 @@ def truncations():
     world.flush()
     world.checkpoint()
     world.append(1, pid=6)
+    world.flush()
+    world.truncate(world.line[-3].base)
+    world.close()
+    world.reopen()
     return world.recording("truncations")
 
 

@@ -356,6 +356,20 @@ def test_a_follower_takes_what_the_leader_has(kit, tmp_path):
     assert follower.producers.entries[3].row() == leader.producers.entries[3].row()
 
 
+def test_a_fetch_with_more_batches_than_an_index_has_entries(kit):
+    """They go into one segment; its index ends early, and the next append rolls."""
+    config = CONFIG.__class__(segment_bytes=1 << 20, segment_index_bytes=36, index_interval_bytes=10)
+    log = kit.open(config)
+    fetched = b"".join(bytes(make_batch([b"%d" % i], base=i, leader=0, timestamp=NOW + i)) for i in range(20))
+    log.append_as_follower(bytearray(fetched), 0, NOW)
+    assert contents(log) == [(i, b"%d" % i) for i in range(20)]
+    assert log.segments[0].entries_left() == 0
+    log.append_as_follower(make_batch([b"20"], base=20, leader=0, timestamp=NOW + 20), 0, NOW)
+    assert [segment.base_offset for segment in log.segments] == [0, 20]
+    assert log.offset_for_timestamp(NOW + 18).offset == 18
+    assert contents(kit.open(config), start=15) == [(i, b"%d" % i) for i in range(15, 21)]
+
+
 def test_a_follower_leaves_out_batches_of_a_newer_epoch(kit, tmp_path):
     leader = kit.open()
     kit.append(leader, b"a", leader=1)

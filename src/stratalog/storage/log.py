@@ -1015,6 +1015,8 @@ class Log:
         self.closed = True
         if clean and self.fenced is None:
             self.commit_staged(0)
+            if self._cut_files:
+                self._settle_cuts()  # the next load believes the files: what was cut off must not be in them again
             self.producers.map_end_offset = max(self.producers.map_end_offset, self._log_end.offset)
             self.take_snapshot(sync=True)
             active = self.segment_set.active

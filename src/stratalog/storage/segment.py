@@ -175,7 +175,10 @@ class Segment:
 
     # --- writing ---------------------------------------------------------------------------------------------------
     def note(self, *, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
-        """A batch was written at `position`: timestamps, and index entries when it is time for one."""
+        """A batch was written at `position`: timestamps, and index entries when it is time for one.
+
+        A full index stays as it is: the batches of one append go into one segment, and may need more entries than were
+        left.  The next append rolls."""
         greatest = self._max_timestamp
         if greatest is None:
             greatest = self.max_timestamp
@@ -184,7 +187,7 @@ class Segment:
             self._offset_of_max_timestamp = last_offset
         if position == 0:
             self.first_timestamp = max_timestamp
-        if self.bytes_since_index > self.index_interval:
+        if self.bytes_since_index > self.index_interval and self.entries_left():
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(greatest, self._offset_of_max_timestamp)
             self.bytes_since_index = 0
