@@ -6,7 +6,10 @@ Both go on where an earlier life of this program was killed, and begin again whe
 killed may take the query with it.  Prints `done` when all is written.
 """
 
+import os
+import signal
 import sys
+import threading
 import time
 
 ROWS_A_TURN = 10
@@ -45,9 +48,17 @@ def job(spark, bootstrap, data):
     )  # fmt: skip
 
 
+def end_with(parent):
+    """A test that is killed itself leaves nothing behind."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.killpg(0, signal.SIGKILL)
+
+
 def main():
     from stratalog.spark import reason, session
 
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     bootstrap, data, checkpoint = sys.argv[1:]
     spark = session(
         "local[2,4]",  # a task is tried four times; in a plain local session it is not tried again

@@ -40,7 +40,10 @@ def produce(bootstrap, topic, rows, **settings):
 
 
 def transactional(bootstrap, name, topic, batches):
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 900_000}
+    producer = confluent_kafka.Producer(
+        settings
+    )  # a transaction that is held open must outlive all tests of the module
     producer.init_transactions(30)
     for commit, values in batches:
         producer.begin_transaction()
@@ -66,6 +69,12 @@ def peer(tmp_path_factory):
                 client, "compacted", partitions=1, replication_factor=1,
                 configs={"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"},
             )  # fmt: skip
+            admin.create_topic(
+                client, "stamped", partitions=1, replication_factor=1,
+                configs={"message.timestamp.type": "LogAppendTime"},
+            )  # fmt: skip
+            admin.create_topic(client, "sunk", partitions=4, replication_factor=1)
+            admin.create_topic(client, "sunk-by-kafka", partitions=4, replication_factor=1)
             for turn, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
                 produce(
                     kafka.bootstrap,
@@ -82,6 +91,8 @@ def peer(tmp_path_factory):
                     ),
                     **{"compression.type": codec},
                 )
+                stamped = ({"value": b"%d" % i * 9, "key": b"k", "timestamp": 5} for i in range(200))
+                produce(kafka.bootstrap, "stamped", stamped, **{"compression.type": codec})
             held = transactional(kafka.bootstrap, "c", "txn", [(True, [b"first"]), (None, [])])
             one = [(turn % 2 == 0, [b"one %d %d" % (turn, i) for i in range(20)]) for turn in range(6)]
             two = [(turn % 3 == 0, [b"two %d %d" % (turn, i) for i in range(20)]) for turn in range(6)]
@@ -98,7 +109,12 @@ def peer(tmp_path_factory):
             admin.delete_records(client, "cut", {0: 2500, 1: 17})
             produce(
                 kafka.bootstrap, "compacted",
-                ({"value": b"%d " % i * 60, "key": b"k%d" % (i % 40)} for i in range(12_000)),
+                (
+                    {"value": None if i % 13 == 0 else b"%d " % i * 60, "key": b"k%d" % (i % 40),
+                     "headers": [("turn", b"%d" % i)] if i % 3 == 0 else None}
+                    for i in range(12_000)
+                ),
+                **{"compression.type": "zstd"},
             )  # fmt: skip
         log = kafka.log_dir
         until = time.monotonic() + 60
@@ -146,7 +162,7 @@ def assert_same(got, wanted, ways):
 
 
 CASES = {
-    "everything": {"subscribePattern": "mixed|cut|compacted|empty|txn", "includeHeaders": "true"},
+    "everything": {"subscribePattern": "mixed|cut|compacted|stamped|empty|txn", "includeHeaders": "true"},
     "assigned, without headers": {"assign": '{"mixed": [1, 2], "cut": [0]}'},
     "from offsets to offsets": {
         "subscribe": "mixed",
@@ -193,6 +209,11 @@ def test_an_uncommitted_read_has_aborted_and_open_transactions_too(spark, peer):
     rows = table(theirs(spark, peer, isolation="read_uncommitted", subscribe="txn"))
     committed = table(theirs(spark, peer, subscribe="txn"))
     assert rows.num_rows > committed.num_rows > 50
+    all_of_it = {"subscribePattern": "txn|compacted|cut|stamped", "includeHeaders": "true"}
+    everything = table(theirs(spark, peer, isolation="read_uncommitted", **all_of_it))
+    for ways in (("path",), ("wire",), ("path", "wire")):
+        got = table(ours(spark, peer, *ways, isolation="uncommitted", **all_of_it))
+        assert_same(got, everything, ways)
     for way in ("path", "wire"):
         assert table(ours(spark, peer, way, subscribe="txn", isolation="uncommitted")).equals(rows)
         level = {"kafka.isolation.level": "read_uncommitted"}
@@ -225,6 +246,8 @@ def test_what_kafkas_source_refuses_is_refused_here(spark, peer):
         ({"startingOffsets": '{"cut": {"0": -2}}'}, "does not have cut-1"),
         ({"endingOffsets": '{"cut": {"0": 99999, "1": -1}}'}, "it ends before offset"),
     ):
+        with pytest.raises(Exception, match=r"."):
+            theirs(spark, peer, subscribe="cut", **{"kafkaConsumer.pollTimeoutMs": "3000"}, **options).count()
         for way in ("path", "wire"):
             with pytest.raises(Exception, match=word) as raised:
                 ours(spark, peer, way, subscribe="cut", **options).count()
@@ -234,3 +257,54 @@ def test_what_kafkas_source_refuses_is_refused_here(spark, peer):
     for way in ("path", "wire"):
         got = ours(spark, peer, way, subscribe="cut", **lost)
         assert got.count() == ours(spark, peer, way, subscribe="cut").count()
+
+
+def streamed(spark, peer, place, name, source, **options):
+    """All rows of a streaming query, and how many each of its batches had."""
+    reader = spark.readStream.format(source).option("subscribe", "mixed,txn,cut").option("startingOffsets", "earliest")
+    reader = reader.option("includeHeaders", "true").option("maxOffsetsPerTrigger", "6000").options(**options)
+    query = (
+        reader.load().writeStream.format("memory").queryName(name).trigger(availableNow=True)
+        .option("checkpointLocation", str(place / name)).start()
+    )  # fmt: skip
+    query.awaitTermination()
+    offsets = sorted(int(p.name) for p in (place / name / "offsets").iterdir() if p.name.isdigit())
+    last = (place / name / "offsets" / str(offsets[-1])).read_text().splitlines()[-1]
+    return table(spark.table(name)), len(offsets), json.loads(last)
+
+
+def test_a_stream_reads_what_sparks_kafka_source_streams(spark, peer, tmp_path):
+    """Equal rows, as many batches, the same offsets at the end."""
+    broker = {"kafka.bootstrap.servers": peer["bootstrap"]}
+    theirs_committed = {**broker, "kafka.isolation.level": "read_committed"}
+    rows, batches, last = streamed(spark, peer, tmp_path, "theirs", "kafka", **theirs_committed)
+    assert batches > 3
+    for name, way in (("wire", broker), ("path", {"path": peer["path"]}), ("both", {**broker, "path": peer["path"]})):
+        got, ours_batches, ours_last = streamed(spark, peer, tmp_path, name, "stratalog", **way)
+        assert_same(got, rows, name)
+        assert ours_last == last
+        assert abs(ours_batches - batches) <= 1
+
+
+def test_the_sink_writes_to_kafka_as_sparks_kafka_sink_does_and_once(spark, peer):
+    """The same partition for each key; written again with the same `writeId`, nothing is added (Apache Kafka keeps the
+    producer's state, which is the marker)."""
+    frame = spark.range(0, 4000, 1, 3).selectExpr(
+        "cast(concat('k', cast(id % 97 as string)) as binary) key", "cast(cast(id as string) as binary) value",
+        "case when id % 5 = 0 then array(struct('h' as key, cast('x' as binary) as value)) end headers",
+    )  # fmt: skip
+    broker = {"kafka.bootstrap.servers": peer["bootstrap"]}
+    frame.write.format("kafka").options(**broker, topic="sunk-by-kafka", includeHeaders="true").save()
+    for _ in range(2):
+        frame.write.format("stratalog").mode("append").options(**broker, topic="sunk", writeId="twice").option(
+            "compression", "lz4"
+        ).save()
+    wanted, got = (
+        sorted(
+            (r["value"], r["key"], r["partition"], str(r["headers"]))
+            for r in table(theirs(spark, peer, subscribe=topic, includeHeaders="true")).to_pylist()
+        )
+        for topic in ("sunk-by-kafka", "sunk")
+    )
+    assert got == wanted
+    assert len(got) == 4000

@@ -1,13 +1,15 @@
 """Batch writes through Spark: over the wire, and finished segments that brokers open (issue 7)."""
 
 import os
+import re
+import subprocess
 
 import pytest
 
 import kafka_peer
 import stratalog
 import stratalog.testing
-from stratalog.client import partition_for_key
+from stratalog.client import Client, partition_for_key
 from stratalog.spark import reason
 
 pytestmark = pytest.mark.spark
@@ -144,3 +146,35 @@ def test_kafka_finds_nothing_wrong_with_bulk_segments(spark, tmp_path):
         assert "isvalid: true" in output and "isvalid: false" not in output
         for word in ("Mismatches", "Non-consecutive", "Found timestamp mismatch", "Found out of order", "Exception"):
             assert word not in output, word
+
+
+@pytest.mark.java
+@pytest.mark.skipif(kafka_peer.kafka_home() is None, reason=kafka_peer.why_missing() or "no Kafka")
+def test_kafka_opens_bulk_partitions_and_goes_on_in_them(spark, tmp_path):
+    """`open-foreign` with recovery forced: Kafka reads and checks every segment, and complains about nothing."""
+    ours, work = tmp_path / "data", tmp_path / "work"
+    ours.mkdir()
+    bulk(spark, ours, partitions="2", batchBytes="4k", segmentBytes="1m", compression="lz4")
+    home, port = kafka_peer.kafka_home(), kafka_peer.free_port(2)
+    started = subprocess.run(
+        [str(home / "bin" / "open-foreign"), str(ours), str(port), str(work)],
+        env={**os.environ, "UNCLEAN": "1"}, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    pid = re.search(r"pid=(\d+)", started.stdout + started.stderr)
+    assert pid, started.stdout + started.stderr
+    try:
+        bootstrap = f"127.0.0.1:{port}"
+        over_the_wire = spark.read.format("stratalog").option("kafka.bootstrap.servers", bootstrap)
+        found = over_the_wire.option("subscribe", "big").load().select("value").collect()
+        assert sorted(bytes(row.value) for row in found) == expected()
+        with Client(bootstrap) as client:
+            ends = {p: client.offsets("big", {p: -1})[p][0] for p in range(2)}
+        assert sum(ends.values()) == 20_000
+        rows(spark, 100).write.format("stratalog").mode("append").options(
+            **{"kafka.bootstrap.servers": bootstrap}, topic="big"
+        ).save()
+        assert over_the_wire.option("subscribe", "big").load().count() == 20_100
+        server_log = "".join(path.read_text(errors="replace") for path in work.glob("*.log"))
+        assert not re.search(r"Found invalid|Corruption found|truncating|Deleting segments|stray|ERROR", server_log)
+    finally:
+        subprocess.run([str(home / "bin" / "stop"), pid[1], "KILL"], check=False, capture_output=True)
