@@ -238,6 +238,7 @@ def _profile(spark: Any, bar: Bar, args: argparse.Namespace) -> int:
             ("key", "records", "share"),
             right=(1, 2),
         )
+    print(f"\nrecords over time: {spark_line(total)}")
     again = "" if report.duplicates is None else f", {count(report.duplicates)} repeat an earlier one"
     print(
         f"\n{count(total.records)} records, {count(report.distinct_keys)} keys, {count(total.null_values)} without a "
