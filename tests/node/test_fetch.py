@@ -168,6 +168,18 @@ def test_a_diverging_reader_is_told_where(bench: Bench) -> None:
     assert one(bench.ask("Fetch", 12, fetch("orders", (0, 2), last_epoch=3))).diverging_epoch.end_offset == -1
 
 
+def test_an_offset_below_the_log_start_is_out_of_range_whatever_the_epochs_say(bench: Bench) -> None:
+    """R11 (KAFKA-12996): not a divergence, which would send the reader to truncate where nothing is."""
+    bench.create("orders")
+    put(bench, "orders", b"a")
+    bench.node.partitions["orders", 0].leader_epoch = 3
+    put(bench, "orders", b"b", b"c")
+    bench.node.partitions["orders", 0].log.delete_records(2)
+    for last_epoch in (0, 1, 2, 3):
+        row = one(bench.ask("Fetch", 12, fetch("orders", (0, 1), last_epoch=last_epoch)))
+        assert (row.error_code, row.diverging_epoch.end_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
 @pytest.mark.parametrize("version", [4, 7, 12])
 def test_a_replicas_fetch_is_refused(bench: Bench, version: int) -> None:
     """N04."""

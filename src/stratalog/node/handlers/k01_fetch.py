@@ -250,6 +250,8 @@ def _read(partition: Partition, wanted: Wanted, isolation: Isolation, left: int,
         epoch, end = partition.end_offset_for(wanted.last_fetched_epoch)
         if epoch < 0:
             return Found(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset < start:  # whatever the epochs say: there is nothing to truncate to (R11, KAFKA-12996)
+            return Found(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < wanted.last_fetched_epoch or end < offset:
             return Found(
                 wanted,
