@@ -276,6 +276,43 @@ def test_a_damaged_snapshot_is_discarded_and_older_ones_serve(kit):
     assert [finding.kind for finding in again.report.findings] == ["snapshot-removed"]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_first_index_costs_no_snapshot(kit, clean):
+    """D09 (KAFKA-5829): the segment is read again; what older segments' producers have done is still known."""
+    log = kit.open()
+    for i in range(30):
+        kit.append(log, b"v", pid=i % 3, epoch=0, sequence=i // 3)
+        if i % 10 == 9:
+            log.roll(NOW)
+    expected = {pid: entry.row() for pid, entry in log.producers.entries.items()}
+    log.close()
+    before = sorted(name for name in os.listdir(kit.directory) if name.endswith(".snapshot"))
+    with open(f"{kit.directory}/{0:020d}.index", "ab") as file:
+        file.write(b"\1\2\3")
+    again = kit.open(had_clean_shutdown=clean)
+    assert "index-rebuilt" in {finding.kind for finding in again.report.findings}
+    assert {pid: entry.row() for pid, entry in again.producers.entries.items()} == expected
+    assert set(before) <= set(os.listdir(kit.directory))
+
+
+def test_an_empty_snapshot_at_the_log_start_is_one(kit):
+    """D09 (KAFKA-5435): after everything was deleted, nobody is known; and that is no reason to read anything again."""
+    log = kit.open()
+    for i in range(5):
+        kit.append(log, b"v", pid=1, epoch=0, sequence=i)
+    log.truncate_fully_and_start_at(100, NOW)
+    for _ in range(3):
+        kit.append(log, b"w")
+    log.roll(NOW)
+    log.close()
+    with open(f"{kit.directory}/{100:020d}.snapshot", "wb") as file:
+        file.write(encode_snapshot([]))
+    again = kit.open(log_start_offset=100, had_clean_shutdown=True)
+    assert again.producers.entries == {}
+    assert contents(again) == [(100 + i, b"w") for i in range(3)]
+    assert kit.append(again, b"x", pid=1, epoch=0, sequence=5).first_offset == 103
+
+
 def test_producer_state_equals_a_replay_from_empty(kit):
     """ST-8, ST-6: without any snapshot the answer is the same."""
     log = kit.open()
