@@ -133,6 +133,8 @@ class World:
         self.epoch = 0
         self.time = NOW - 1_000_000
         self.count = 0
+        self.attempted = None
+        """What the last append was about to write."""
         self.log = open_log(self.disk, config)
 
     def recording(self, name):
@@ -191,7 +193,7 @@ class World:
 
     def _put(self, raw, **options):
         begin = self.here
-        payload = memoryview(bytearray(raw))
+        payload = self.attempted = memoryview(bytearray(raw))
         info = self.log.append_as_leader(payload, self.epoch, NOW, **options)
         assert not info.duplicate
         row = Row(info.first_offset, info.last_offset, bytes(payload))

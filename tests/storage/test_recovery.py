@@ -398,6 +398,34 @@ def test_an_aborted_transaction_over_two_segments_is_indexed_once(kit):
     assert log.aborted_between(0, 3) == []
 
 
+def test_a_rebuilt_segment_before_a_trusted_prefix_skips_no_producer(kit):
+    """ST-6, ST-8: an old segment has lost its index, and the last flush ended in the middle of the next one.  What is
+    trusted of that one is not read again for its indexes, but its producers and its aborted transaction count."""
+    log = kit.open()
+    for i in range(10):
+        kit.append(log, b"v%d" % i)
+    log.roll(NOW)
+    for i in range(8):
+        kit.append(log, b"x" * 100, pid=9, epoch=0, sequence=i)
+    kit.txn(log, 5, 0, 0, b"aborted")
+    kit.marker(log, 5, 0, commit=False)
+    for i in range(8, 16):
+        kit.append(log, b"x" * 100, pid=9, epoch=0, sequence=i)
+    log.flush()
+    flushed = log.recovery_point
+    kit.append(log, b"x", pid=9, epoch=0, sequence=16)
+    aborted = log.aborted_between(0, log.log_end_offset)
+    assert len(aborted) == 1 and log.segments[1].index_bytes > 0
+    producers = {pid: entry.row() for pid, entry in log.producers.entries.items()}
+    path_of(kit, 0, ".index").unlink()
+    for name in names(kit, ".snapshot"):
+        os.unlink(f"{kit.directory}/{name}")
+    again = kit.open(recovery_point=flushed)
+    assert kinds(again) == ["index-rebuilt"]
+    assert again.aborted_between(0, again.log_end_offset) == aborted
+    assert {pid: entry.row() for pid, entry in again.producers.entries.items()} == producers
+
+
 def test_a_directory_moves_with_its_log(kit, tmp_path):
     """D12: appends and reads go on under the new name."""
     log = kit.open()

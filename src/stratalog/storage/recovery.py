@@ -369,14 +369,17 @@ class Check:
         if follow is None:
             return
         follow.aborted = []
-        if not follow.is_begun:
+        follow.index_from = offset
+        if follow.is_begun:
+            if offset > self.segment.base_offset:  # what is trusted of this segment is not read again, but counts
+                follow.walk(self.segment, offset)
+        else:
             follow.begin(offset, 1 << 63, self.now_ms)
             if follow.from_offset < offset:
                 for segment in self.log.segment_set.from_offset(follow.from_offset):
                     if segment.base_offset < offset:
                         follow.walk(segment, offset)
-            follow.from_offset = max(follow.from_offset, offset)
-            follow.index_from = offset
+        follow.from_offset = max(follow.from_offset, offset)
 
     def run(self, file: File, end: int) -> None:
         """Up to `end`, or to the first byte where no sound batch begins: `position`."""
