@@ -34,6 +34,8 @@ def test_an_empty_checkpoint_file_is_an_empty_checkpoint(tmp_path):
         (b"0\n1\na 0 x\n", "not a number"),
         (b"0\n1\na -1 1\n", "not a number"),
         (b"0\n1\na 0 99999999999999999999\n", "not a number"),
+        (b"0\n1\na 0 9223372036854775808\n", "not a number"),
+        (b"0\n1\na 2147483648 0\n", "not a number"),
         (b"0\n-1\n", "not a number"),
         (b"\xff\xfe", "not text"),
         (b"0\n1\na 0 1\x00\n", "not a number"),
@@ -44,6 +46,13 @@ def test_a_damaged_offset_checkpoint_names_file_and_line(tmp_path, data, words):
     with pytest.raises(Malformed, match=words) as caught:
         checkpoints.read_offsets(DISK, f"{tmp_path}/x")
     assert f"{tmp_path}/x" in caught.value.reason
+
+
+def test_an_epoch_that_no_leader_can_have_is_damage(tmp_path):
+    """It would be greater than every real one, so that none is ever noted again."""
+    (tmp_path / "x").write_bytes(b"0\n1\n2147483648 0\n")
+    with pytest.raises(Malformed, match="line 3: not a number"):
+        checkpoints.read_epochs(DISK, f"{tmp_path}/x")
 
 
 def test_partition_metadata_is_byte_for_byte_what_kafka_writes(tmp_path):

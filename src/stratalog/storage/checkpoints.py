@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from stratalog.base.failures import Malformed
 from stratalog.base.ports import Disk
-from stratalog.base.types import Uuid
+from stratalog.base.types import MAX_INT32, MAX_INT64, Uuid
 from stratalog.storage import layout
 
 _MAX_LINE = 4096
@@ -38,9 +38,9 @@ def _text(disk: Disk, path: str) -> str:
         raise Malformed(f"{path}: not text: {error.reason}", position=error.start) from error
 
 
-def _number(path: str, line: int, text: str, low: int = -(1 << 63)) -> int:
+def _number(path: str, line: int, text: str, low: int = -MAX_INT64 - 1, high: int = MAX_INT64) -> int:
     digits = text[1:] if text[:1] == "-" else text
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(text) >= low):
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and low <= int(text) <= high):
         raise Malformed(f"{path}: line {line}: not a number: {text[:40]!r}")
     return int(text)
 
@@ -72,7 +72,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         parts = line.split(" ")
         if len(parts) != 3 or len(line) > _MAX_LINE:
             raise Malformed(f"{path}: line {number}: not 'topic partition offset': {line[:80]!r}")
-        key = TopicPartition(parts[0], _number(path, number, parts[1], 0))
+        key = TopicPartition(parts[0], _number(path, number, parts[1], 0, MAX_INT32))
         offsets[key] = _number(path, number, parts[2], 0)
     return offsets
 
@@ -90,7 +90,7 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
     epochs: list[tuple[int, int]] = []
     for number, line in enumerate(_counted(disk, path), 3):
         epoch, _, start = line.partition(" ")
-        epochs.append((_number(path, number, epoch, 0), _number(path, number, start, 0)))
+        epochs.append((_number(path, number, epoch, 0, MAX_INT32), _number(path, number, start, 0)))
     return epochs
 
 
