@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-for directory in ("logs", "cli"):
+for directory in ("logs", "cli", "spark_jobs"):
     sys.path.insert(0, str(Path(__file__).parent.parent / directory))
 
 

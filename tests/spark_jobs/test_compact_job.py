@@ -3,10 +3,13 @@
 import os
 import random
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 from logs_kit import NOW, Kit
 
+import kafka_peer
 from stratalog.spark.jobs import job
 from stratalog.spark.jobs.compact import compact as compact_function
 
@@ -131,7 +134,8 @@ def test_a_second_cleaning_long_after_equals_the_cleaners(spark, tmp_path, kit) 
 
 
 def test_keys_that_do_not_fit_into_a_map_still_count_once(spark, tmp_path, kit) -> None:
-    """A task's map of 42 slots against 3,000 keys: it is sent on again and again, the shuffle has the last word."""
+    """A task's map of 42 slots against 3,000 keys, far more than ten times as many: it is sent on again and again, the
+    shuffle has the last word."""
     rng = random.Random(8)
     for _ in range(400):
         kit.put(*[(b"key%d" % rng.randrange(3000), rng.randbytes(20)) for _ in range(10)])
@@ -142,7 +146,7 @@ def test_keys_that_do_not_fit_into_a_map_still_count_once(spark, tmp_path, kit) 
 def test_an_end_before_the_commit_leaves_the_old_log(spark, tmp_path, kit, monkeypatch) -> None:
     """Everything is written and then the driver dies: the files of the log are what they were, also for who loads it,
     and the next run removes the rest and succeeds."""
-    module = __import__("sys").modules["stratalog.spark.jobs.compact"]
+    module = sys.modules["stratalog.spark.jobs.compact"]
     for i in range(200):
         kit.put(*[(b"k%d" % (i * j % 50), b"v" * 30) for j in range(5)])
     kit.log.close()
@@ -178,6 +182,9 @@ def test_an_end_in_the_middle_of_the_swap_is_finished_by_the_next_load(spark, tm
     pristine = tmp_path / "pristine"
     shutil.copytree(kit.directory, pristine)
     old = [(r.offset, r.value) for r in _records(pristine)]
+    module = sys.modules["stratalog.spark.jobs.compact"]
+    tasks_once = _Once(module._run, tmp_path / "written")
+    monkeypatch.setattr(module, "_run", tasks_once)
     compact_function(kit.directory, spark, config=CONFIG, now_ms=NOW)
     new = [(r.offset, r.value) for r in _records(kit.directory)]
     assert len(new) < len(old)
@@ -214,6 +221,23 @@ def test_an_end_in_the_middle_of_the_swap_is_finished_by_the_next_load(spark, tm
     assert seen == {len(old), len(new)}
 
 
+class _Once:
+    """What the tasks write, written once and copied from then on: the test is about what comes behind it."""
+
+    def __init__(self, run, place):
+        self._run, self._place, self._results = run, place, None
+
+    def __call__(self, spark, plan, *rest):
+        if self._results is None:
+            self._results = self._run(spark, plan, *rest)
+            shutil.copytree(plan.work, self._place)
+        else:
+            shutil.copytree(self._place, plan.work, dirs_exist_ok=True)
+        return [
+            {**one, "directory": os.path.join(plan.work, os.path.basename(one["directory"]))} for one in self._results
+        ]
+
+
 def _records(directory):
     from stratalog.reader import open_log
 
@@ -226,6 +250,30 @@ def _records(directory):
     for batch in open_log(directory).scan(columns=("offset", "value")):
         found += [Row(*pair) for pair in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)]
     return found
+
+
+@pytest.mark.java
+@pytest.mark.skipif(kafka_peer.kafka_home() is None, reason=kafka_peer.why_missing() or "no Kafka")
+def test_survivors_are_those_of_kafkas_own_cleaner(spark, tmp_path) -> None:
+    """Kafka 4.3.1 and the job clean copies of the same logs, twice, the second time after the horizon: the same
+    records, batch fields, retained empty batches, delete horizons, segments and rows of aborted transactions."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "interop"))
+    from test_kafka_compaction import kafkas, surviving, workload
+
+    pairs = []
+    for seed in (0, 3):
+        source = tmp_path / str(seed) / "t-0"
+        kit = Kit(source, segment_bytes=6000)
+        workload(kit, seed, "all")
+        kit.log.close()
+        pairs.append((source, shutil.copytree(source, tmp_path / f"{seed}-job" / "t-0")))
+    config = {**CONFIG, "internal.segment.bytes": "6000", "delete.retention.ms": str(DAY)}
+    for now in (NOW + 1000, NOW + 2000 + 2 * DAY):
+        ends = kafkas(*[(kafka, now, 24 << 12, DAY, 6000, 0, 0) for kafka, _ in pairs])
+        for (kafka, home), end in zip(pairs, ends, strict=True):
+            done = compact_function(home, spark, config=config, now_ms=now).partitions[0]
+            assert done.end == end
+            assert surviving(home) == surviving(kafka)
 
 
 def test_numbers_are_spread_as_spark_hashes_them(spark) -> None:

@@ -25,7 +25,7 @@ import secrets
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -59,6 +59,10 @@ _EMIT_ROWS: Final = 1 << 20
 _WORK_PREFIX: Final = ".compact-"
 _KEYS_SCHEMA: Final = "h0 bigint, h1 bigint, o bigint, g bigint"
 _DONE_SCHEMA: Final = "report binary"
+
+
+Settings = Mapping[str, str] | Callable[[str], LogConfig]
+"""The topic's keys over Kafka's defaults for a compacted topic, or a function from a topic to its configuration."""
 
 
 class CompactError(SparkSourceError):
@@ -133,7 +137,7 @@ def compact(
     spark: Any = None,
     *,
     topics: Sequence[str] | None = None,
-    config: Mapping[str, str] | None = None,
+    config: Settings | None = None,
     map_bytes: int = MAP_BYTES,
     task_bytes: int = TASK_BYTES,
     from_start: bool = False,
@@ -143,8 +147,8 @@ def compact(
     """Clean the partitions below a data directory, or the one whose directory `path` is.  The broker must be stopped.
 
     `topics`: which, in a data directory.  `config`: the topic's keys where they are not Kafka's defaults
-    (`{"delete.retention.ms": "0", "segment.bytes": ...}`).  `from_start`: as if it had never been cleaned.  Records are
-    lost by design: all but the last of each key.
+    (`{"delete.retention.ms": "0", "segment.bytes": ...}`), or a function from a topic to its `LogConfig`.
+    `from_start`: as if it had never been cleaned.  Records are lost by design: all but the last of each key.
     """
     begun = time.monotonic()
     root, chosen = _partitions(os.path.abspath(os.fspath(path)), topics)
@@ -215,7 +219,7 @@ def _compact(
     root: str,
     directory: str,
     *,
-    config: Mapping[str, str],
+    config: Settings,
     map_bytes: int,
     task_bytes: int,
     from_start: bool,
@@ -227,7 +231,9 @@ def _compact(
     assert named is not None, "only partitions' directories were chosen"
     done = Compacted(os.path.basename(directory))
     try:
-        settings = replace(parse(config, LogConfig(cleanup_policy=("compact",))), file_delete_delay_ms=0)
+        compacted = LogConfig(cleanup_policy=("compact",))
+        given = config(named[0]) if callable(config) else parse(config, compacted)
+        settings = replace(given, file_delete_delay_ms=0)
     except ValueError as error:
         raise CompactError(str(error)) from None
     _remove_work(disk, directory)

@@ -75,7 +75,8 @@ def export(
     `format`: `parquet`, `iceberg` or `delta`.  `by`: partitions of the table by `date` (of the record's time, in UTC),
     by `offset` (ranges of `span`), or None.  `values`: `raw`, `json`, `avro`, `confluent-avro` or `protobuf` with
     `value_schema_text`; `bad_values`: `fail` or `null`.  `table` and `catalog` are for Iceberg: the name, and the
-    properties of a catalog; without them a catalog in SQLite is kept in `target`.  `options` are the data source's:
+    properties of a catalog for pyiceberg (`name` among them, by which its own configuration knows it); without them a
+    catalog in SQLite, named `stratalog`, is kept in `target`.  `options` are the data source's:
     they say where the first run begins and where this one ends.
     """
     begun = time.monotonic()

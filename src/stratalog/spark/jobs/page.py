@@ -185,7 +185,7 @@ def bars(points: Sequence[tuple[str, float]], unit: str, *, few_labels: bool = F
         x = _LEFT + index * step
         drawn.append(
             f'<rect x="{x:.1f}" y="{HEIGHT - height:.1f}" width="{max(step - 1.5, 0.8):.1f}" height="{height:.1f}">'
-            f"<title>{escape(label)}: {value:,.0f} {unit}</title></rect>"
+            f"<title>{escape(label)}: {_number(value)} {unit}</title></rect>"
         )
         if not few_labels and index % every == 0:
             drawn.append(f'<text x="{x + step / 2:.1f}" y="{HEIGHT + 16}" text-anchor="middle">{escape(label)}</text>')
@@ -201,6 +201,11 @@ def bars(points: Sequence[tuple[str, float]], unit: str, *, few_labels: bool = F
         + "".join(drawn)
         + f"</svg><figcaption>{escape(unit)}</figcaption></figure>"
     )
+
+
+def _number(value: float) -> str:
+    """All digits of what is counted; rates below 100 with two places."""
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"
 
 
 def short(value: float) -> str:

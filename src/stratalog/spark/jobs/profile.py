@@ -8,6 +8,7 @@ Codecs and batches come from the headers: of the files, or of the fetched bytes.
 
 from __future__ import annotations
 
+import codecs
 import os
 import pickle
 import struct
@@ -210,7 +211,8 @@ def shown(key: bytes) -> str:
     cut = key[:KEY_SHOWN_BYTES]
     more = "..." if len(key) > len(cut) else ""
     try:
-        text = cut.decode("utf-8")
+        # A character that the cut goes through is no reason for hex.
+        text = cut.decode("utf-8") if not more else codecs.getincrementaldecoder("utf-8")().decode(cut)
     except UnicodeDecodeError:
         return "0x" + cut.hex() + more
     return (text if text.isprintable() else "0x" + cut.hex()) + more

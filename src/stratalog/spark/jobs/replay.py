@@ -85,6 +85,12 @@ def replay(
     raw = {"kafka.bootstrap.servers": to, "topic": target, "includeHeaders": "true", "timestamps": "column"}
     writing = write_options({**raw, **(write_options_ or {})})
     ranges = planned(source_options(topic, path=path, bootstrap=bootstrap, options=options), by_bytes=False)
+    for name, value in (
+        ("minPartitions", ranges.options.min_partitions),
+        ("maxRecordsPerPartition", ranges.options.max_records_per_partition),
+    ):
+        if value is not None:
+            raise OptionError.of(name, value, "not in a replay: one task writes all of a partition, in its order")
     _check_target(writing, target, ranges, keep=partitions == "keep")
     report = ReplayReport(f"{target} at {to}")
     if ranges.pieces:
@@ -129,7 +135,9 @@ class _Replay:
         pieces = self._ranges.pieces[number]
         size = 0
         first = pieces[0]
-        with TaskWriter(self._writing, Identity(self._write_id, 0, number)) as writer:
+        # The identity is the partition's, not the task's number: the next run may find nothing in another partition.
+        identity = Identity(f"{self._write_id}/{first.topic}-{first.partition}", 0, 0)
+        with TaskWriter(self._writing, identity) as writer:
             for piece in pieces:
                 for batch in read_piece(piece, self._ranges.options, _COLUMNS):
                     columns = {name: batch.column(name) for name in ("key", "value", "timestamp", "headers")}

@@ -29,6 +29,7 @@ from stratalog.spark.options import TopicPartition
 
 FORMATS: Final = ("parquet", "iceberg", "delta")
 PROPERTY: Final = "stratalog.offsets"
+_RETRIES: Final = "commit.retry.num-retries"
 _CONTROL: Final = "_stratalog"
 _STAGED: Final = f"{_CONTROL}/staged"
 
@@ -59,7 +60,7 @@ class Target(Protocol):
     """Whether the partition's column is written into the files, too."""
 
     def offsets(self, topic: str) -> dict[TopicPartition, int]:
-        """Where the last commit ended."""
+        """Where the last commit ended, asked anew."""
 
     def commit(self, files: Sequence[DataFile], ends: Mapping[TopicPartition, int]) -> None:
         """Make the files' rows and the offsets visible at once."""
@@ -212,7 +213,7 @@ class IcebergTable:
             os.makedirs(place, exist_ok=True)
             root = os.path.abspath(place)
             properties = {"type": "sql", "uri": f"sqlite:///{root}/catalog.db", "warehouse": f"file://{root}"}
-        self._catalog = load_catalog("stratalog", **properties)
+        self._catalog = load_catalog(properties.pop("name", "stratalog"), **properties)
         try:
             self._catalog.create_namespace(name.rpartition(".")[0])
         except NamespaceAlreadyExistsError:
@@ -249,11 +250,15 @@ class IcebergTable:
         return {}
 
     def offsets(self, topic: str) -> dict[TopicPartition, int]:
+        self._table.refresh()
         return _of_topic(self._offsets(), topic)
 
     def commit(self, files: Sequence[DataFile], ends: Mapping[TopicPartition, int]) -> None:
         from pyiceberg.exceptions import CommitFailedException
 
+        # A commit that meets another writer's must fail: pyiceberg would put the files on top of it, twice in the
+        # table when that writer was an export of the same records.  Only this object's copy of the property is set.
+        self._table.metadata.properties[_RETRIES] = "0"
         offsets = json.dumps(_merged(self._offsets(), ends))
         paths = [f"{self._uri}/{file.name}" for file in files]
         try:
@@ -295,6 +300,7 @@ class DeltaLake:
             raise TableError(f"the table at {place} {what}: export into another one")
 
     def offsets(self, topic: str) -> dict[TopicPartition, int]:
+        self._table.update_incremental()
         found: dict[TopicPartition, int] = {}
         partition = missing = 0
         while missing < 1:
@@ -322,8 +328,13 @@ class DeltaLake:
             values: dict[str, str | None] = dict([file.folder]) if file.folder is not None else {}
             modified = os.stat(f"{self.directory}/{file.name}").st_mtime_ns // 1_000_000
             actions.append(AddAction(file.name, file.size, values, modified, True, json.dumps(stats)))
-        # Every partition below the highest gets a version, as `offsets` counts up to the first that has none.
-        transactions = [Transaction(_application(*p), offset) for p, offset in sorted(_without_gaps(ends).items())]
+        versions = [(_application(*p), offset) for p, offset in sorted(ends.items())]
+        # `offsets` counts up to the first partition that has none, so those below the highest get a version, too; one
+        # that is there and has nothing new keeps what it has.
+        for topic, highest in dict(sorted(ends)).items():
+            names = [_application(topic, partition) for partition in range(highest) if (topic, partition) not in ends]
+            versions += [(name, 0) for name in names if self._table.transaction_version(name) is None]
+        transactions = [Transaction(name, offset) for name, offset in versions]
         properties = CommitProperties(
             custom_metadata={PROPERTY: json.dumps(_merged({}, ends))},
             max_commit_retries=0,
@@ -344,11 +355,3 @@ class DeltaLake:
 
 def _application(topic: str, partition: int) -> str:
     return f"stratalog/{topic}/{partition}"
-
-
-def _without_gaps(ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    found = dict(ends)
-    for topic, highest in dict(sorted(ends)).items():
-        for partition in range(highest):
-            found.setdefault((topic, partition), 0)
-    return found
