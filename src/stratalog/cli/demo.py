@@ -360,15 +360,18 @@ class Tour:
         self._tell(f"look: {target}, with anything that reads Parquet")
 
     def _compact(self, spark: Any, bar: Any) -> None:
+        from stratalog.cli._data import config_of, metadata_of
         from stratalog.cli.spark import plot
         from stratalog.node.config import BrokerConfig
+        from stratalog.server.disk import RealDisk
         from stratalog.server.process import Broker
         from stratalog.spark.jobs import job
 
         self._say("The customers, compacted: the last of each key stays")
         self._stop_broker()  # the job takes the directory's lock
-        config = {"segment.bytes": str(SEGMENT_BYTES)}
-        report = job("compact")(self.data, spark, topics=["customers"], config=config, progress=bar)
+        image = metadata_of(RealDisk(), self.data)
+        config, _ = config_of("customers", image, file=None, options=())
+        report = job("compact")(self.data, spark, topics=["customers"], config=lambda _: config, progress=bar)
         bar.close()
         done = report.partitions[0]
         self._tell(

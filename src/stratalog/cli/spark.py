@@ -19,11 +19,14 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from stratalog.cli import UsageError
 from stratalog.cli.output import Progress, add_json, bold, count, duration, print_json, printable, size, table
+
+if TYPE_CHECKING:
+    from stratalog.storage.config import LogConfig
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     compact = commands.add_parser("compact", help="clean compacted partitions; the broker must be stopped")
     compact.add_argument("path", metavar="DIR", help="a data directory, or a partition's directory")
     compact.add_argument("--topic", action="append", metavar="NAME", help="which, in a data directory; may come again")
+    compact.add_argument("--config", metavar="FILE", help="the broker's server.properties")
     compact.add_argument("-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="a topic key")
+    compact.add_argument("--force", action="store_true", help="also when cleanup.policy does not say compact")
     compact.add_argument(
         "--map-mib", type=int, default=64, metavar="N", help="the map of keys in one task (default 64)"
     )
@@ -108,6 +113,28 @@ def run(args: argparse.Namespace) -> int:
 
 
 # --- the jobs ---------------------------------------------------------------------------------------------------------
+def _settings(args: argparse.Namespace) -> Callable[[str], LogConfig]:
+    """A topic's configuration as its directory's metadata, the broker's file and the options have it."""
+    from stratalog.cli._data import config_of, metadata_of
+    from stratalog.server.disk import RealDisk
+    from stratalog.storage import layout
+
+    path = os.path.abspath(args.path)
+    one = layout.parse_directory(os.path.basename(path)) is not None
+    image = metadata_of(RealDisk(), os.path.dirname(path) if one else path)
+
+    def settings(topic: str) -> LogConfig:
+        config, _ = config_of(topic, image, file=args.config, options=args.option)
+        if not config.compact and not args.force:
+            raise UsageError(
+                f"{topic}: its cleanup.policy is {','.join(config.cleanup_policy)}; --force (or -o "
+                "cleanup.policy=compact) cleans it all the same"
+            )
+        return config
+
+    return settings
+
+
 def _compact(spark: Any, bar: Bar, args: argparse.Namespace) -> int:
     from stratalog.spark.jobs import job
 
@@ -115,7 +142,7 @@ def _compact(spark: Any, bar: Bar, args: argparse.Namespace) -> int:
         args.path,
         spark,
         topics=args.topic,
-        config=_pairs("--option", args.option),
+        config=_settings(args),
         map_bytes=args.map_mib << 20,
         from_start=args.from_start,
         progress=bar,
