@@ -119,8 +119,7 @@ class Topics:
 
     def directory_assigned(self, key: tuple[str, int]) -> Uuid:
         """The log directory that the metadata has for a partition of ours."""
-        topic_id = self._node.image.topics_by_name.get(key[0])
-        topic = None if topic_id is None else self._node.image.topics.get(topic_id)
+        topic = self._node.image.topics_by_name.get(key[0])
         image = None if topic is None else topic.partitions.get(key[1])
         return ZERO_UUID if image is None else image.directory_of(self._node.node_id)
 
