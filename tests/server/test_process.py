@@ -22,6 +22,11 @@ from stratalog.protocol.k01_fetch import FetchPartition, FetchRequest, FetchTopi
 from stratalog.protocol.k18_api_versions import ApiVersionsRequest
 from stratalog.protocol.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from stratalog.protocol.k22_init_producer_id import InitProducerIdRequest
+from stratalog.protocol.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from stratalog.records.batch import BatchBuilder
 from stratalog.server.process import Broker
 
@@ -348,6 +353,39 @@ def test_too_many_connections_of_one_address_are_refused(tmp_path: Path) -> None
     broker.stop()
 
 
+def test_limits_of_connections_change_at_once(broker: Broker) -> None:
+    """`max.connections.per.ip` with its overrides is dynamic, as in Kafka."""
+
+    def refused() -> bool:
+        with connect(broker) as one, connect(broker) as two:
+            ask(one, "ApiVersions", 0, ApiVersionsRequest())
+            try:
+                ask(two, "ApiVersions", 0, ApiVersionsRequest())
+            except OSError:
+                return True
+            return False
+
+    def alter(**values: str) -> None:
+        configs = [
+            AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value)
+            for name, value in values.items()
+        ]
+        body = IncrementalAlterConfigsRequest(
+            resources=[AlterConfigsResource(resource_type=4, resource_name="", configs=configs)]
+        )
+        with connect(broker) as sock:
+            assert ask(sock, "IncrementalAlterConfigs", 1, body).responses[0].error_code == 0
+        deadline = time.monotonic() + 5
+        while broker.run_on_loop(lambda: broker.loop.connection_count) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    assert not refused()
+    alter(max_connections_per_ip="1")
+    assert refused()
+    alter(max_connections_per_ip_overrides="127.0.0.1:50,10.0.0.1:2")
+    assert not refused()
+
+
 def test_a_storm_of_connections_leaves_nothing_behind(broker: Broker) -> None:
     for _ in range(500):
         connect(broker).close()
@@ -386,6 +424,53 @@ def test_a_reader_that_takes_nothing_is_dropped_when_its_answers_hold_memory(bro
         while broker.run_on_loop(lambda: broker.loop.connection_count) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert broker.run_on_loop(lambda: broker.loop.connection_count) == 0
+    probe(broker)
+
+
+def test_answers_in_memory_are_bounded_over_all_connections(broker: Broker) -> None:
+    """Whoever holds most is dropped when all together hold too much; who reads is served."""
+    create(broker, "orders")
+    with connect(broker) as sock:
+        for _ in range(10):
+            ask(sock, "Produce", 9, produce("orders", b"x" * 900_000))
+    broker.run_on_loop(lambda: setattr(broker.loop.limits, "answer_bytes", 30_000_000))
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(socket.socket()) for _ in range(6)]
+        row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 << 20)
+        body = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="orders", partitions=[row])])
+        for sock in slow:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.settimeout(10)
+            sock.connect(("127.0.0.1", broker.port))
+            sock.sendall(framed("Fetch", 2, body))
+            assert int.from_bytes(exactly(sock, 4), "big") > 9_000_000
+        left, held = broker.run_on_loop(lambda: (broker.loop.connection_count, broker.loop.held_bytes))
+        assert 2 <= left <= 4 and 9_000_000 < held <= 30_000_000
+        probe(broker)
+    deadline = time.monotonic() + 10
+    while broker.run_on_loop(lambda: broker.loop.connection_count) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert broker.run_on_loop(lambda: (broker.loop.connection_count, broker.loop.held_bytes)) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_an_old_client_cannot_read_is_an_error_of_its_partition(broker: Broker, version: int) -> None:
+    """zstd comes while a client of 0.10 waits: it is told, and the broker goes on.  Not on the loop."""
+    create(broker, "orders")
+    with connect(broker) as waiting, connect(broker) as writing:
+        waiting.sendall(framed("Fetch", version, fetch("orders", 0, wait_ms=30_000), 1))
+        probe(broker)
+        builder = BatchBuilder(codec=4)
+        for number in range(100):
+            builder.append(1_700_000_000_000, None, b"value %d" % number)
+        row = PartitionProduceData(index=0, records=bytes(builder.build()))
+        body = ProduceRequest(
+            acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=[row])]
+        )
+        assert ask(writing, "Produce", 9, body).responses[0].partition_responses[0].error_code == 0
+        data = receive(waiting)
+        answer = BY_NAME["Fetch"].response.decode(memoryview(data)[4:], version)
+        assert answer.responses[0].partitions[0].error_code == 76, answer
     probe(broker)
 
 

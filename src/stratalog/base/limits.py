@@ -54,8 +54,16 @@ RESPONSE_STALL_MS: Final = 30_000
 wait as long as an idle connection may."""
 RESPONSE_BYTES_HIGH: Final = 1 << 20
 """Bytes of answers in memory above which a stalled reader is dropped."""
+ANSWER_BYTES_MAX: Final = 256 << 20
+"""Answers in memory that sockets have not taken, of all connections together; above it, whoever holds most of them is
+dropped.  Only what is no file region counts: converted batches, and long lists."""
+ANSWERS_PER_TURN_MAX: Final = 64
+"""Answers that are ready before they are sent in the middle of a turn, so that they do not pile up to its end."""
 RECEIVE_BUFFER_BYTES: Final = 128 << 10
 """What one `recv` may bring: several requests of a batching producer."""
+RECEIVE_REST_BYTES: Final = 2 << 10
+"""The beginning of a frame, up to this size, is kept by itself between turns: a connection that says four bytes and
+then nothing holds those, not a receive buffer."""
 RECEIVE_BYTES_MAX: Final = 512 << 20
 """Receive buffers of all connections together; above it, connections with large frames wait."""
 SEND_BYTES_PER_TURN: Final = 4 << 20

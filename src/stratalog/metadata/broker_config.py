@@ -8,6 +8,7 @@ a misspelt one.  The file is a table; that is why it is long.  Immutable; any th
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from stratalog.base.config import ConfigKey, ConfigType, Importance, Scope, Table
@@ -43,6 +44,15 @@ _FOREIGN_PREFIXES: Final = (
 def is_foreign(name: str) -> bool:
     """True for a key that Kafka knows, or a plugin of it may, and this broker does not use."""
     return name.startswith(_FOREIGN_PREFIXES) or name in _FOREIGN
+
+
+def names_code(name: str) -> bool:
+    """True for a key whose value is a class, a login module, a file or an address: such a value, set over the wire,
+    would be opened or run by a Kafka that starts on this directory."""
+    return _NAMES_CODE.search(name) is not None
+
+
+_NAMES_CODE: Final = re.compile(r"class|jaas|location|\burls?\b|\buri\b|reporters|path|providers|interceptor|keystore")
 
 
 def _key(

@@ -2,7 +2,7 @@
 
 Owned by the loop's thread.  Buffers: a connection has a receive buffer only while bytes of it are in use; the loop
 takes it from `BufferPool` when the socket is readable and gives it back when every frame in it was dealt with and
-written.
+written.  The beginning of a frame that is no more than a few bytes waits in `rest`, without a buffer.
     buffer   |....done....|==== received, not parsed ====|......room......|
                            start                          end
 """
@@ -35,6 +35,7 @@ class Connection:
         "out",
         "peer",
         "queue",
+        "rest",
         "socket",
         "stalled_since",
         "start",
@@ -52,6 +53,8 @@ class Connection:
         self.view: memoryview | None = None
         self.start = 0
         self.end = 0
+        self.rest = b""
+        """What has come of a frame, when it is so little that the buffer was given back."""
         self.needed = 0
         """The size of the frame that has begun and is not complete, its prefix included; 0 for none."""
         self.want = 0

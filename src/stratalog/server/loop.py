@@ -66,6 +66,9 @@ _READ_AHEAD_BYTES: Final = 4 << 20
 _PROBE: Final = [bytearray(1)]
 _SWEEP_MS: Final = 1_000
 _IDLE_SWEEP_MS: Final = 30_000
+_TOKENS_MS: Final = 20
+"""How long accepting waits when connections come faster than they may: short against the listen queue."""
+_BACKLOG: Final = 4_096
 _ACCEPTS_PER_TURN: Final = 256
 
 
@@ -86,11 +89,13 @@ class Limits:
     """What an operator may set; defaults from `base.limits`."""
 
     __slots__ = (
+        "answer_bytes",
         "burst",
         "connections",
         "connections_per_ip",
         "frame_bytes",
         "idle_ms",
+        "per_ip_overrides",
         "rate",
         "receive_bytes",
         "stall_ms",
@@ -107,15 +112,19 @@ class Limits:
         idle_ms: int = limits.CONNECTION_IDLE_MS,
         stall_ms: int = limits.RESPONSE_STALL_MS,
         receive_bytes: int = limits.RECEIVE_BYTES_MAX,
+        answer_bytes: int = limits.ANSWER_BYTES_MAX,
     ) -> None:
         self.connections = connections
         self.connections_per_ip = connections_per_ip
+        self.per_ip_overrides: dict[str, int] = {}
+        """Other bounds for single addresses."""
         self.rate = rate
         self.burst = burst
         self.frame_bytes = frame_bytes
         self.idle_ms = idle_ms
         self.stall_ms = stall_ms
         self.receive_bytes = receive_bytes
+        self.answer_bytes = answer_bytes
 
 
 class Listener:
@@ -140,7 +149,7 @@ class Listener:
         return int(self.socket.getsockname()[1])
 
     def listen(self) -> None:
-        self.socket.listen(1024)
+        self.socket.listen(_BACKLOG)
 
 
 class Loop:
@@ -179,6 +188,9 @@ class Loop:
         """Connections in the middle of a frame."""
         self._stalled: dict[Connection, None] = {}
         """Connections with answers that the socket does not take."""
+        self._held: dict[Connection, int] = {}
+        """Bytes in memory of such answers."""
+        self.held_bytes = 0
         self._closed_sockets: list[socket.socket] = []
         self._calls: deque[Callable[[], None]] = deque()
         self._work: list[Callable[[], None]] = []
@@ -187,6 +199,7 @@ class Loop:
         self._tokens = float(self.limits.burst)
         self._tokens_at: Millis = clock.monotonic_ms()
         self._accept_paused = False
+        self._accept_at: Millis = clock.monotonic_ms()
         self._next_sweep: Millis = clock.monotonic_ms()
         self._next_idle_sweep: Millis = clock.monotonic_ms()
         self._now: Millis = clock.now_ms()
@@ -240,7 +253,9 @@ class Loop:
             return 0.0
         deadline = self.node.deadline()
         monotonic = self.clock.monotonic_ms()
-        wait = _IDLE_SWEEP_MS if not (self._partial or self._stalled or self._accept_paused) else _SWEEP_MS
+        wait = _IDLE_SWEEP_MS if not (self._partial or self._stalled) else _SWEEP_MS
+        if self._accept_paused:
+            wait = min(wait, self._accept_at - monotonic)
         if deadline is not None:
             wait = min(wait, deadline - monotonic)
         return wait / 1000.0 if wait > 0 else 0.0
@@ -268,6 +283,8 @@ class Loop:
                     self._write(connection)
                 if event & (_GONE | _RDHUP) and not connection.closed and not event & _IN:
                     self._close(connection, "")
+                if len(node.ready) > limits.ANSWERS_PER_TURN_MAX:
+                    self._flush_ready()
             elif fd == self._wake_fd:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(fd)
@@ -282,6 +299,8 @@ class Loop:
             self._flush_ready()
         if self._used:
             self._release()
+        if self._accept_paused and monotonic >= self._accept_at:
+            self._resume_accepting()
         if monotonic >= self._next_sweep:
             self._sweep()
         if self._closed_sockets:
@@ -297,7 +316,7 @@ class Loop:
         self._tokens_at = self._monotonic
         for _ in range(_ACCEPTS_PER_TURN):
             if self._tokens < 1.0:
-                self._pause_accepting()
+                self._pause_accepting(_TOKENS_MS)
                 return
             try:
                 sock, address = listener.socket.accept()
@@ -306,7 +325,7 @@ class Loop:
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
                     log.warning("no connection can be accepted: %s; trying again in a second", error.strerror)
-                    self._pause_accepting()
+                    self._pause_accepting(_SWEEP_MS)
                     return
                 if error.errno == errno.ECONNABORTED:
                     continue
@@ -314,7 +333,8 @@ class Loop:
             self._tokens -= 1.0
             host = address[0]
             count = self._per_ip.get(host, 0)
-            if len(self._connections) >= self.limits.connections or count >= self.limits.connections_per_ip:
+            most = self.limits.per_ip_overrides.get(host, self.limits.connections_per_ip)
+            if len(self._connections) >= self.limits.connections or count >= most:
                 self.rejected += 1
                 if self.rejected & (self.rejected - 1) == 0:  # 1, 2, 4, 8 ... : a storm fills no log
                     log.warning("connection refused: %s, too many (%d refused so far)", host, self.rejected)
@@ -333,9 +353,10 @@ class Loop:
             connection.mask = _IN
             self._epoll.register(connection.fd, _IN)
 
-    def _pause_accepting(self) -> None:
+    def _pause_accepting(self, span_ms: int) -> None:
         if not self._accept_paused:
             self._accept_paused = True
+            self._accept_at = Millis(self._monotonic + span_ms)
             for fd in self._listeners:
                 self._epoll.modify(fd, 0)
 
@@ -381,7 +402,12 @@ class Loop:
             assert buffer is not None, "a buffer of the smallest size is always given"
             connection.buffer = buffer
             connection.view = memoryview(buffer)
-            connection.start = connection.end = 0
+            rest = connection.rest
+            connection.start = 0
+            connection.end = len(rest)
+            if rest:
+                buffer[: connection.end] = rest
+                connection.rest = b""
             return True
         have = connection.end - connection.start
         if connection.needed <= len(buffer) and connection.start > 0:
@@ -452,10 +478,13 @@ class Loop:
             return
         if start != end:
             if needed == 0:
-                needed = 6 if end - start < 4 else 4 + max(_SIZE.unpack_from(view, start)[0], 8)
-                if needed - 4 > self.limits.frame_bytes:
-                    self._close(connection, f"a frame of {needed - 4} bytes")
-                    return
+                needed = 6
+                if end - start >= 4:
+                    (size,) = _SIZE.unpack_from(view, start)
+                    if size < 8 or size > self.limits.frame_bytes:
+                        self._close(connection, f"a frame of {size} bytes")
+                        return
+                    needed = 4 + size
             if connection.needed == 0 or moved:
                 connection.frame_since = self._monotonic
             connection.needed = needed
@@ -472,6 +501,16 @@ class Loop:
             if buffer is not None and connection.start == connection.end:
                 if connection.end * 4 < connection.want:
                     connection.want >>= 1
+                connection.buffer = connection.view = None
+                connection.start = connection.end = 0
+                self.buffers.give(buffer)
+            elif (
+                buffer is not None
+                and connection.needed
+                and connection.end - connection.start <= limits.RECEIVE_REST_BYTES
+                and not connection.closed
+            ):
+                connection.rest = bytes(buffer[connection.start : connection.end])
                 connection.buffer = connection.view = None
                 connection.start = connection.end = 0
                 self.buffers.give(buffer)
@@ -613,10 +652,25 @@ class Loop:
                 connection.stalled_since = self._monotonic
                 self._stalled[connection] = None
             connection.last_active = self._monotonic if total else connection.last_active
+            self._hold(connection)
             return
-        self._stalled.pop(connection, None)
+        if connection in self._stalled:
+            del self._stalled[connection]
+            self.held_bytes -= self._held.pop(connection, 0)
         if connection.start != connection.end or connection.mask != _IN:
             self._unmute(connection)
+
+    def _hold(self, connection: Connection) -> None:
+        """Count what a connection's answers hold in memory, and bound what all of them do."""
+        size = sum(len(item) for item in connection.out if not isinstance(item, FileRegion))
+        before = self._held.get(connection, 0)
+        if size == before:
+            return
+        self.held_bytes += size - before
+        self._held[connection] = size
+        while self.held_bytes > self.limits.answer_bytes:
+            most = max(self._held, key=self._held.__getitem__)
+            self._close(most, f"{self._held[most]} bytes of answers not taken, {self.held_bytes} of all connections")
 
     def _warm(self, connection: Connection, region: FileRegion, size: int) -> bool:
         """Have a pool thread read the next bytes of a region; then go on sending.  False without a pool."""
@@ -690,6 +744,7 @@ class Loop:
             del self._per_ip[peer.host]
         for waiting in (self._again, self._starved, self._partial, self._stalled):
             waiting.pop(connection, None)
+        self.held_bytes -= self._held.pop(connection, 0)
         self._epoll.unregister(connection.fd)
         self._closed_sockets.append(connection.socket)
         connection.out.clear()
@@ -703,17 +758,15 @@ class Loop:
         """Once a second: frames and readers without progress; now and then the idle ones."""
         now = self._monotonic
         self._next_sweep = Millis(now + _SWEEP_MS)
-        if self._accept_paused:
-            self._resume_accepting()
         for connection in list(self._partial):
             age = now - connection.frame_since
             if age > limits.FRAME_GRACE_MS:
-                come = connection.end - connection.start
+                come = connection.end - connection.start + len(connection.rest)
                 if come < (age - limits.FRAME_GRACE_MS) * limits.FRAME_BYTES_PER_SECOND_MIN // 1000:
                     self._close(connection, f"{come} bytes of a frame in {age} ms")
         for connection in list(self._stalled):
             if now - connection.stalled_since > self.limits.stall_ms:
-                held = sum(len(item) for item in connection.out if not isinstance(item, FileRegion))
+                held = self._held.get(connection, 0)
                 if held > limits.RESPONSE_BYTES_HIGH:
                     self._close(connection, f"{held} bytes of answers not taken for {self.limits.stall_ms} ms")
         if now >= self._next_idle_sweep:

@@ -190,7 +190,7 @@ class Broker:
         config, clock, disk = self.config, self.clock, self.disk
         _refuse_what_is_not_there(config)
         _raise_file_limit()
-        self.loop = Loop(clock=clock, limits_=_limits(config))
+        self.loop = Loop(clock=clock, limits_=_limits(config, Limits()))
         stack.callback(self.loop.close_all)
         endpoints: list[Endpoint] = []
         for wanted in config.listeners:
@@ -282,6 +282,10 @@ class Broker:
 
     def _reconfigured(self, changed: set[str]) -> None:
         """A dynamic value of the broker has changed: the topics' defaults come from there."""
+        try:
+            _limits(self.config, self.loop.limits)
+        except ConfigError as error:  # the records may be another broker's
+            log.warning("%s", error)
         self.logs.configure(None)
         self.log_service.reconfigured()
         self.node.groups.configure(replace(GroupConfig.of(self.config.get), partitions=self._group_partitions()))
@@ -336,6 +340,7 @@ class Broker:
         rows.append(("stratalog_connections_rejected_total", "", self.loop.rejected))
         rows.append(("stratalog_cold_reads_total", "", self.loop.cold_reads))
         rows.append(("stratalog_receive_buffer_bytes", "", self.loop.buffers.in_use))
+        rows.append(("stratalog_held_answer_bytes", "", self.loop.held_bytes))
         rows.append(("stratalog_pool_outstanding", "", self._pool.outstanding))
         rows += groups.gauges(self.node)
         return rows
@@ -364,22 +369,38 @@ def _advertised(config: BrokerConfig, listener: ListenerConfig, port: int) -> En
     return listener.endpoint(port=port)
 
 
-def _limits(config: BrokerConfig) -> Limits:
-    """The socket limits as configured; Kafka's "no limit" means ours."""
-    limits = Limits()
+def _limits(config: BrokerConfig, limits: Limits) -> Limits:
+    """The socket limits as configured, at the start and after each change; Kafka's "no limit" means ours."""
+    ours = Limits()
     connections = config["max.connections"]
     if connections is not None:
-        limits.connections = min(connections, limits.connections)
+        limits.connections = min(connections, ours.connections)
     per_ip = config["max.connections.per.ip"]
     if per_ip is not None:
-        limits.connections_per_ip = min(per_ip, limits.connections_per_ip)
+        limits.connections_per_ip = min(per_ip, ours.connections_per_ip)
+    limits.per_ip_overrides = _per_ip(config["max.connections.per.ip.overrides"] or "")
     rate = config["max.connection.creation.rate"]
     if rate is not None:
-        limits.rate = min(rate, limits.rate)
-        limits.burst = max(limits.rate, 1) if rate < limits.rate else limits.burst
+        limits.rate = min(rate, ours.rate)
+        limits.burst = max(limits.rate, 1) if rate < ours.rate else ours.burst
     limits.frame_bytes = config["socket.request.max.bytes"]
+    queued = config["queued.max.request.bytes"]
+    if queued is not None and queued > 0:
+        limits.receive_bytes = min(queued, limits.receive_bytes)
     limits.idle_ms = config["connections.max.idle.ms"]
     return limits
+
+
+def _per_ip(text: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides`: address:count, separated by commas."""
+    found: dict[str, int] = {}
+    for item in text.split(","):
+        host, _, count = item.strip().rpartition(":")
+        if item.strip():
+            if not host or not count.isdigit():
+                raise ConfigError("max.connections.per.ip.overrides", item, "is not address:count")
+            found[host.strip("[]")] = int(count)
+    return found
 
 
 def _raise_file_limit() -> None:

@@ -6,7 +6,8 @@
 
 The first batch of the first partition that has data is returned whole, however small the limits (from version 3 on), so
 that no reader starves.  In a session the partitions that returned data go to the end, so that none starves behind them.
-Below version 4 batches are converted down, in memory.  A replica's fetch (`replica_id` >= 0) is refused: nobody
+Below version 4 batches are converted down, in memory, on the pool: nobody waits for an old client, and no more of its
+answers are made at a time than the pool has threads.  A replica's fetch (`replica_id` >= 0) is refused: nobody
 replicates from a cluster of one (N04).
 """
 
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError, Malformed
-from stratalog.base.types import MAX_INT32, FileRegion, Millis, Uuid
+from stratalog.base.types import MAX_INT32, Buffer, FileRegion, Millis, Uuid
 from stratalog.node.request import Answer, Parked, Request
 from stratalog.node.sessions import FINAL_EPOCH, INITIAL_EPOCH, Key, Session, Wanted
 from stratalog.node.waits import ParkedFetch
@@ -125,11 +126,26 @@ class Fetch:
             if row.code:
                 self.node.metrics.errors[1] += 1
         identity = 0 if session is None else session.id
+        node = self.node
         if version >= 12:
             request.output = _encode(request, identity, found)
-            self.node.ready.append(request)
+            node.ready.append(request)
+        elif version >= 4 or not any(row.size for row in found):
+            node.complete(request, _message(version, identity, found))
         else:
-            self.node.complete(request, _message(version, identity, found))
+            magic = 0 if version < 2 else 1
+
+            def converted(rows: list[Converted] | None, error: BaseException | None) -> None:
+                if error is not None:
+                    raise error
+                assert rows is not None
+                for row, (_, failure) in zip(found, rows, strict=True):
+                    partition = row.wanted.partition
+                    if failure is not None and partition is not None:
+                        partition.fail(failure)
+                node.complete(request, _message(version, identity, found, [row[0] for row in rows]))
+
+            node.pool.submit("convert", lambda: [_converted(row, magic) for row in found], converted)
 
     def _changes(self, session: Session, found: list[Found]) -> list[Found]:
         """What of it the client does not know yet; partitions with data go to the end of the session."""
@@ -374,19 +390,23 @@ def _encode(request: Request, session_id: int, found: list[Found]) -> list[Any]:
     return output
 
 
-def _message(version: int, session_id: int, found: list[Found]) -> FetchResponse:
-    """The answer as a message, for the versions before 12."""
+def _message(version: int, session_id: int, found: list[Found], converted: list[Any] | None = None) -> FetchResponse:
+    """The answer as a message, for the versions before 12; `converted` has records, or the error that took their
+    place, for those before 4."""
     responses: list[FetchableTopicResponse] = []
-    for row in found:
+    for number, row in enumerate(found):
         wanted = row.wanted
+        code = row.code
         if not responses or responses[-1].topic != wanted.topic:
             responses.append(FetchableTopicResponse(topic=wanted.topic))
         records: Any = b"" if row.region is None else row.region
-        if version < 4 and row.region is not None:
-            records = _convert(row.region, version, wanted.fetch_offset)
+        if converted is not None:
+            records = converted[number]
+            if isinstance(records, ErrorCode):
+                code, records = records, b""
         data = PartitionData(
             partition_index=wanted.index,
-            error_code=int(row.code),
+            error_code=int(code),
             high_watermark=row.high_watermark,
             last_stable_offset=row.last_stable_offset,
             log_start_offset=row.log_start_offset,
@@ -407,9 +427,22 @@ def _message(version: int, session_id: int, found: list[Found]) -> FetchResponse
     return response
 
 
-def _convert(region: FileRegion, version: int, fetch_offset: int) -> Any:
-    """Batches as a client of 0.9 (versions 0 and 1) or 0.10 (2 and 3) reads them."""
-    return down_convert(region.read(), 0 if version < 2 else 1, first_offset=fetch_offset)
+Converted = tuple[Buffer | ErrorCode, OSError | None]
+"""Records, or the error that the partition is answered with; what its disk said."""
+
+
+def _converted(row: Found, magic: int) -> Converted:
+    """Batches as a client of 0.9 (magic 0) or 0.10 (1) reads them.  On the pool."""
+    if row.region is None:
+        return b"", None
+    try:
+        return down_convert(row.region.read(), magic, first_offset=row.wanted.fetch_offset), None
+    except ApiError as error:
+        return error.code, None
+    except Malformed:
+        return ErrorCode.CORRUPT_MESSAGE, None
+    except OSError as error:
+        return ErrorCode.KAFKA_STORAGE_ERROR, error
 
 
 def _refused(request: Request, code: ErrorCode) -> Answer | FetchResponse:
