@@ -498,7 +498,7 @@ def test_the_metrics_port_tells_what_happened(tmp_path: Path) -> None:
         "stratalog.metrics.port": "0",
     }
     broker = Broker(BrokerConfig(values), fsync_metadata=False).start()
-    create(broker, "orders")
+    create(broker, "orders", 2)
     with connect(broker) as sock:
         ask(sock, "Produce", 9, produce("orders", b"a"))
     with socket.create_connection(("127.0.0.1", broker.metrics_port), timeout=5) as http:
@@ -510,4 +510,18 @@ def test_the_metrics_port_tells_what_happened(tmp_path: Path) -> None:
     assert b'stratalog_requests_total{request="Produce"} 1\n' in text
     assert b'stratalog_request_seconds{request="Produce",quantile="0.99"}' in text
     assert b'stratalog_log_end_offset{topic="orders",partition="0"} 1\n' in text
+    wanted = (
+        "request_seconds_sum", "request_seconds_count", "bytes_in_total", "bytes_out_total", "produce_purgatory",
+        "fetch_purgatory", "log_size_bytes", "log_start_offset", "high_watermark", "groups", "connections",
+    )  # fmt: skip
+    assert all(f"\nstratalog_{name}".encode() in text for name in wanted)
+    families: dict[str, None] = {}
+    current = ""
+    for line in text.decode().partition("\r\n\r\n")[2].splitlines():
+        if line.startswith("# HELP "):
+            current = line.split(" ")[2]
+            assert current not in families, f"{current} is in two groups"
+            families[current] = None
+        elif not line.startswith("# TYPE "):
+            assert line.startswith(current) and float(line.rpartition(" ")[2]) >= 0, line
     broker.stop()

@@ -32,6 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="set a key, over the file"
     )
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="the log's lines: for people, or JSON objects"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens in detail")
     parser.add_argument("-q", "--quiet", action="store_true", help="log warnings only")
 
@@ -39,10 +42,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from stratalog.base.config import ConfigError
     from stratalog.node.config import BrokerConfig
+    from stratalog.server import log_lines
     from stratalog.server.process import Broker
 
     level = logging.DEBUG if args.verbose else logging.WARNING if args.quiet else logging.INFO
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s  %(message)s")
+    log_lines.set_up(stream=sys.stderr, level=level, as_json=args.log_format == "json")
     text = properties(args.config) if args.config else ""
     for option in args.option:
         if not option.partition("=")[0].strip() or "=" not in option:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.node.metrics import Sample, escape
+from stratalog.node.waits import ParkedFetch
 
 if TYPE_CHECKING:
     from stratalog.node.node import Node
@@ -15,6 +16,7 @@ def gauges(node: Node) -> list[Sample]:
     rows: list[Sample] = [
         ("stratalog_bytes_out_total", "", node.bytes_out),
         ("stratalog_fetch_purgatory", "", len(node.parked_fetches)),
+        ("stratalog_produce_purgatory", "", _waiting_produces(node)),
         ("stratalog_fetch_sessions", "", len(node.sessions)),
         ("stratalog_fetch_sessions_evicted_total", "", node.sessions.evictions),
         ("stratalog_partitions", "", len(node.partitions)),
@@ -38,3 +40,9 @@ def gauges(node: Node) -> list[Sample]:
         rows.append(("stratalog_log_end_offset", labels, log.log_end_offset))
         rows.append(("stratalog_high_watermark", labels, log.high_watermark))
     return rows
+
+
+def _waiting_produces(node: Node) -> int:
+    """Requests that wait for a high watermark."""
+    waiting = {waiter for partition in list(node.partitions.values()) for waiter in list(partition.waiters)}
+    return sum(not isinstance(waiter, ParkedFetch) for waiter in waiting)

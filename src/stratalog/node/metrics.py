@@ -17,11 +17,29 @@ Sample = tuple[str, str, float]
 """Name, labels as they are printed (`{api="Fetch"}` or empty), value."""
 
 
+HELP: Final = {
+    "stratalog_requests_total": "Requests by API (Kafka: RequestsPerSec)",
+    "stratalog_request_errors_total": "Requests answered with an error (Kafka: ErrorsPerSec)",
+    "stratalog_request_seconds": "From a request's arrival to its answer's leaving (Kafka: TotalTimeMs)",
+    "stratalog_bytes_in_total": "Bytes of requests (Kafka: BytesInPerSec, with headers)",
+    "stratalog_bytes_out_total": "Bytes of answers (Kafka: BytesOutPerSec, with headers)",
+    "stratalog_produce_bytes_total": "Bytes of records taken (Kafka: BytesInPerSec)",
+    "stratalog_fetch_purgatory": "Fetches that wait (Kafka: PurgatorySize of Fetch)",
+    "stratalog_produce_purgatory": "Produce requests that wait for replicas (Kafka: PurgatorySize of Produce)",
+    "stratalog_log_size_bytes": "Bytes of a partition's segments (Kafka: Log Size)",
+    "stratalog_log_start_offset": "Kafka: LogStartOffset",
+    "stratalog_log_end_offset": "Kafka: LogEndOffset",
+    "stratalog_group_lag": "Records that a group has not consumed yet",
+}
+"""What a metric means, and what Kafka calls it; the rest says it by its name."""
+
+
 class Metrics:
     """What the node counts."""
 
     __slots__ = (
         "bytes_in",
+        "elapsed_us",
         "errors",
         "latency",
         "produce_bytes",
@@ -34,6 +52,8 @@ class Metrics:
         self.errors = [0] * KEYS
         self.latency = [[0] * (BUCKETS + 1) for _ in range(KEYS)]
         """Requests by API key and bucket; the server counts them when an answer leaves."""
+        self.elapsed_us = [0] * KEYS
+        """The sum of the latencies by API key."""
         self.bytes_in = 0
         self.produce_bytes = 0
         self.sources: list[Callable[[], Iterable[Sample]]] = []
@@ -56,6 +76,7 @@ class Metrics:
                 for quantile in (0.5, 0.95, 0.99, 0.999):
                     labels = _labels(request=name, quantile=str(quantile))
                     yield "stratalog_request_seconds", "summary", labels, quantile_of(counts, quantile) / 1e6
+                yield "stratalog_request_seconds_sum", "", _labels(request=name), self.elapsed_us[key] / 1e6
                 yield "stratalog_request_seconds_count", "", _labels(request=name), total
         yield "stratalog_bytes_in_total", "counter", "", self.bytes_in
         yield "stratalog_produce_bytes_total", "counter", "", self.produce_bytes
@@ -65,25 +86,27 @@ class Metrics:
                 yield metric, kind, labels, value
 
     def render(self, names: dict[int, str]) -> str:
-        """Prometheus' text format."""
-        lines: list[str] = []
-        described: dict[str, None] = {}
+        """Prometheus' text format: all lines of a metric in one group."""
+        groups: dict[str, list[str]] = {}
         for name, kind, labels, value in self.samples(names):
-            if kind and name not in described:
-                described[name] = None
-                lines.append(f"# TYPE {name} {kind}")
-            lines.append(f"{name}{labels} {value:g}" if isinstance(value, float) else f"{name}{labels} {value}")
-        return "\n".join(lines) + "\n"
+            family = name if kind else name.rpartition("_")[0]
+            lines = groups.get(family)
+            if lines is None:
+                text = HELP.get(family, family.removeprefix("stratalog_").replace("_", " "))
+                lines = groups[family] = [f"# HELP {family} {text}", f"# TYPE {family} {kind}"]
+            lines.append(f"{name}{labels} {value:.12g}" if isinstance(value, float) else f"{name}{labels} {value}")
+        return "\n".join(line for lines in groups.values() for line in lines) + "\n"
 
 
 def quantile_of(counts: list[int], quantile: float) -> float:
-    """Microseconds below which this share of the observations lies: the upper edge of its bucket."""
+    """Microseconds below which this share of the observations lies, as if they lay evenly in their bucket."""
     wanted = sum(counts) * quantile
     seen = 0
     for bucket, count in enumerate(counts):
+        if count and seen + count >= wanted:
+            low = (1 << bucket) >> 1
+            return low + ((1 << bucket) - low) * max(wanted - seen, 0.0) / count
         seen += count
-        if seen >= wanted:
-            return float(1 << bucket)
     return float(1 << BUCKETS)
 
 

@@ -9,11 +9,12 @@ import signal
 import sys
 
 from stratalog.node.config import BrokerConfig
+from stratalog.server import log_lines
 from stratalog.server.process import Broker
 
 
 def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_lines.set_up(stream=sys.stderr, level=logging.INFO, as_json=False)
     broker = Broker(BrokerConfig.load("", sys.argv[1:]))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: broker.loop.stop())

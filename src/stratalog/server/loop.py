@@ -530,9 +530,12 @@ class Loop:
             batch = ready[:]
             ready.clear()
             latency = self.node.metrics.latency
+            elapsed_us = self.node.metrics.elapsed_us
             now_us = perf_counter_ns() // 1000
             for request in batch:
-                bucket = (now_us - request.received_us).bit_length()
+                elapsed = now_us - request.received_us
+                elapsed_us[request.key] += elapsed
+                bucket = elapsed.bit_length()
                 latency[request.key][bucket if bucket < BUCKETS else BUCKETS] += 1
                 connection = connections.get(request.peer.connection)
                 if connection is not None:

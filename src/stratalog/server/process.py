@@ -79,6 +79,7 @@ class Broker:
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._clean = True
+        self._began = time.monotonic()
         self._halted = threading.Event()
         self.on_loading: Callable[[Loading], None] = lambda loading: None
         """How far the start is, told now and then, on any thread: for a bar."""
@@ -343,6 +344,10 @@ class Broker:
         rows.append(("stratalog_held_answer_bytes", "", self.loop.held_bytes))
         rows.append(("stratalog_pool_outstanding", "", self._pool.outstanding))
         rows += groups.gauges(self.node)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        rows.append(("process_cpu_seconds_total", "", usage.ru_utime + usage.ru_stime))
+        rows.append(("process_resident_memory_bytes", "", _resident_bytes()))
+        rows.append(("stratalog_uptime_seconds", "", round(time.monotonic() - self._began, 3)))
         return rows
 
 
@@ -401,6 +406,14 @@ def _per_ip(text: str) -> dict[str, int]:
                 raise ConfigError("max.connections.per.ip.overrides", item, "is not address:count")
             found[host.strip("[]")] = int(count)
     return found
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:  # no Linux
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def _raise_file_limit() -> None:
