@@ -100,12 +100,13 @@ class Checkpoints:
         self._pool = pool
         self._failed = failed
         self._waiting: dict[str, Mapping[Key, int]] = {}
-        self._then: dict[str, list[Callable[[], None]]] = {}
+        self._then: dict[str, list[Callable[[OSError | None], None]]] = {}
         self._busy: set[str] = set()
         self._closed = False
 
-    def put(self, path: str, offsets: Mapping[Key, int], then: Callable[[], None] | None = None) -> None:
-        """Write these offsets; a content that waits already is replaced.  `then` runs after the write that has them."""
+    def put(self, path: str, offsets: Mapping[Key, int], then: Callable[[OSError | None], None] | None = None) -> None:
+        """Write these offsets; a content that waits already is replaced.  `then` runs after the write that has them,
+        with its error."""
         if self._closed:
             return
         self._waiting[path] = dict(offsets)
@@ -123,12 +124,12 @@ class Checkpoints:
 
         def done(_: Any, error: BaseException | None) -> None:
             self._busy.discard(home)
-            if isinstance(error, OSError):
-                self._failed(path, error)
-            elif error is not None:
+            if error is not None and not isinstance(error, OSError):
                 raise error
+            if error is not None:
+                self._failed(path, error)
             for callback in then:
-                callback()
+                callback(error)
             self._next(home)
 
         self._pool.submit("checkpoint", lambda: checkpoints.write_offsets(self._disk, path, offsets), done)

@@ -3,12 +3,14 @@
     ask()        `topic-partition.<unique>-future` is made in the target directory, from the current log's start on
     copy         batches are read from the current log on the background pool and appended on the loop, chunk by chunk,
                  verbatim, up to the high watermark
-    swap         when the copy has reached the log end, in one turn of the loop: the future log takes the live name,
-                 the current one is renamed to `-delete`; the metadata is told where the replica lives now
+    flush        when the copy has reached the log end, on the pool: it promises then what the original has promised
+    swap         in one turn of the loop, when the copy has reached the log end again: the future log takes the live
+                 name, the current one is renamed to `-delete`; the metadata is told where the replica lives now
 
 The cleaner leaves both alone from `ask` to the swap.  A crash before the swap finds the future directory and goes on
-with it; one in the middle of it finds two whole logs, and the metadata decides (`registry._loaded`).  A move back to
-where the replica is ends the move.  Loop only, but for the reads.
+with it.  One in the middle of it finds any mixture of the names: two whole logs, of which the longer one counts
+(`registry._loaded`), or a copy that is complete (`registry._promote`).  A move back to where the replica is ends the
+move.  A full disk makes a move wait.  Loop only, but for reads and syncs.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from typing import Any, Final, Protocol
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError
 from stratalog.base.ports import Pool
-from stratalog.base.types import Millis
+from stratalog.base.types import ZERO_UUID, Millis, Uuid
 from stratalog.logs.background import Lanes
-from stratalog.logs.registry import Directory, Key, LogRegistry
+from stratalog.logs.registry import FULL, Directory, Key, LogRegistry, is_reserved
 from stratalog.storage import layout
 from stratalog.storage.log import Isolation, Log
 
@@ -31,6 +33,8 @@ log = logging.getLogger("stratalog.logs")
 COPY_BYTES: Final = 1 << 20
 """Read at once; the append of a chunk is a part of one turn of the loop."""
 RETRY_MS: Final = 1_000
+FULL_RETRY_MS: Final = 5_000
+"""Until a target that was full is asked again."""
 
 
 class Schedule(Protocol):
@@ -40,7 +44,7 @@ class Schedule(Protocol):
 class Move:
     """One replica on its way."""
 
-    __slots__ = ("current", "future", "key", "source", "stopped", "target")
+    __slots__ = ("current", "flushed", "future", "key", "source", "stopped", "target", "waits")
 
     def __init__(self, key: Key, source: Directory, target: Directory, current: Log, future: Log) -> None:
         self.key = key
@@ -49,6 +53,10 @@ class Move:
         self.current = current
         self.future = future
         self.stopped = False
+        self.flushed = False
+        """The copy's names are on the disk, and its records as far as the original's were when this was looked at."""
+        self.waits = False
+        """The target is full."""
 
 
 class Moves:
@@ -57,16 +65,20 @@ class Moves:
     def __init__(self, logs: LogRegistry, pool: Pool, schedule: Schedule) -> None:
         self._logs = logs
         self._reads = Lanes(pool, "move")
+        self._syncs = Lanes(pool, "move")
         self._schedule = schedule
         self.moves: dict[Key, Move] = {}
         self.on_moved: Callable[[Key, Log, Directory], None] = lambda key, current, directory: None
         """The replica's log is another now, in this directory."""
         self.rates: Callable[[], float] = lambda: float("inf")
         """Bytes a second that a move may copy."""
+        self.assigned: Callable[[Key], Uuid] = lambda key: ZERO_UUID
+        """The directory that the metadata has for a partition."""
         self._closed = False
 
     def start(self) -> None:
         """Go on with what the last run began."""
+        self._schedule.after(0, self._tell)
         for directory in self._logs.online:
             for key, future in list(directory.futures.items()):
                 source = self._logs.directory_of(*key)
@@ -74,6 +86,16 @@ class Moves:
                     log.warning("%s-%d: a copy in %s without an original", *key, directory.path)
                     continue
                 self._begin(key, source, directory, future)
+
+    def _tell(self, _: Millis) -> None:
+        """A crash may have come between a swap and the metadata's word of it: left so, the failure of one directory
+        would be taken for that of the other."""
+        for directory in self._logs.online:
+            for key, one in list(directory.logs.items()):
+                where = self.assigned(key)
+                if where != directory.id and not is_reserved(where) and not is_reserved(directory.id):
+                    log.warning("%s-%d is in %s, which the metadata did not know", *key, directory.path)
+                    self.on_moved(key, one, directory)
 
     def close(self) -> None:
         self._closed = True
@@ -99,6 +121,7 @@ class Moves:
         current = source.logs[key]
         unique = logs._rng.token(16).hex()
         name = layout.renamed_directory(*key, unique, layout.DIRECTORY_FUTURE_SUFFIX)
+        future = None
         try:
             future = Log.open(
                 logs._disk,
@@ -112,7 +135,12 @@ class Moves:
             if current.log_start_offset:
                 future.truncate_fully_and_start_at(current.log_start_offset, now)
         except OSError as error:
-            logs.fail(target, error)
+            if error.errno not in FULL:
+                logs.fail(target, error)
+            else:
+                if future is not None:
+                    future.close(clean=False)
+                logs.shredder.tree(f"{target.path}/{name}", 0)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         target.futures[key] = future
         self._begin(key, source, target, future)
@@ -139,7 +167,12 @@ class Moves:
             return
         start = max(move.future.log_end_offset, move.current.log_start_offset)
         if start > move.future.log_end_offset:  # the original has lost its beginning meanwhile
-            move.future.truncate_fully_and_start_at(start, Millis(0))
+            move.flushed = False
+            try:
+                move.future.truncate_fully_and_start_at(start, Millis(0))
+            except OSError as error:
+                self._failed(move, error)
+                return
 
         def read() -> bytes:
             try:
@@ -163,17 +196,18 @@ class Moves:
             return
         now = Millis(0)
         if not data:
-            if move.future.log_end_offset >= move.current.log_end_offset:
-                self._swap(move)
-            else:
+            if move.future.log_end_offset < move.current.log_end_offset:
                 self._schedule.after(RETRY_MS, lambda _: self._copy(move))
+            elif not move.flushed:
+                self._flush(move)
+            else:
+                self._swap(move)
             return
         epoch = move.current.latest_epoch
         try:
             move.future.append_as_follower(bytearray(data), 1 << 30 if epoch is None else epoch, now)
         except OSError as failure:
-            self._logs.fail(move.target, failure)
-            self._forget(move)
+            self._failed(move, failure)
             return
         rate = self.rates()
         delay = 0 if rate == float("inf") else int(len(data) * 1000 / max(rate, 1.0))
@@ -182,22 +216,66 @@ class Moves:
         else:
             self._copy(move)
 
+    def _flush(self, move: Move) -> None:
+        """What the original has promised to survive a crash, the copy has to promise before it takes its place."""
+        future = move.future
+        plan = future.flush_plan()
+
+        def work() -> None:
+            if plan is not None:
+                plan.run()
+            future.disk.fsync_dir(future.directory)
+            future.disk.fsync_dir(move.target.path)
+
+        def done(_: Any, error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, OSError):
+                raise error
+            if not self._is_valid(move):
+                self._forget(move)
+            elif error is not None:
+                self._logs.fail(move.target, error)
+                self._forget(move)
+            else:
+                if plan is not None:
+                    future.complete_flush(plan)
+                move.flushed = True
+                self._copy(move)
+
+        self._syncs.of(future.directory).submit(work, done)
+
+    def _failed(self, move: Move, error: OSError) -> None:
+        """The target takes no more: until there is room again, or for good."""
+        if error.errno in FULL:
+            if not move.waits:
+                move.waits = True
+                log.warning("%s-%d: its move waits, %s is full", *move.key, move.target.path)
+            self._schedule.after(FULL_RETRY_MS, lambda _: self._copy(move))
+            return
+        self._logs.fail(move.target, error)
+        self._forget(move)
+
     def _swap(self, move: Move) -> None:
         """All of it is there: exchange the two, in one turn."""
         key, logs, future, current = move.key, self._logs, move.future, move.current
         try:
             current.commit_staged(0)
-            if future.log_end_offset < current.log_end_offset:
-                self._copy(move)  # something was staged
-                return
-            future.flush()
+        except OSError:
+            self._schedule.after(RETRY_MS, lambda _: self._copy(move))  # the next append to it says what is wrong
+            return
+        if future.log_end_offset < current.log_end_offset or future.recovery_point < current.recovery_point:
+            move.flushed = False
+            self._copy(move)  # something was staged, or synced
+            return
+        try:
+            for epoch, start in current.epochs.rows:
+                if future.latest_epoch is None or epoch > future.latest_epoch:
+                    future.assign_epoch(epoch, start)  # an epoch without a batch yet (R25)
             if current.log_start_offset > future.log_start_offset:
                 future.update_high_watermark(future.log_end_offset)
                 future.maybe_increment_log_start_offset(current.log_start_offset, "as the original")
             future.rename_directory(f"{move.target.path}/{layout.directory_name(*key)}")
         except OSError as error:
-            logs.fail(move.target, error)
-            self._forget(move)
+            self._failed(move, error)
             return
         future.update_high_watermark(current.high_watermark)
         checkpoint = logs.cleaner_checkpoint(key)

@@ -63,6 +63,7 @@ class Directory:
         "path",
         "recovery_points",
         "starts_on_disk",
+        "unwritten",
         "was_clean",
     )
 
@@ -79,6 +80,8 @@ class Directory:
         self.cleaner_offsets: dict[Key, int] = {}
         self.starts_on_disk: set[Key] = set()
         """The partitions that the log-start checkpoint may name."""
+        self.unwritten: set[str] = set()
+        """Checkpoints whose last write failed: the next round writes them whether anything has changed or not."""
         self.logs: dict[Key, Log] = {}
         self.futures: dict[Key, Log] = {}
         """Copies that are being made here of replicas in other directories (`moves`)."""
@@ -295,6 +298,9 @@ class LogRegistry:
 
         for task, result in zip(tasks, parallel(load, tasks), strict=True):
             self._loaded(*task, result, assigned)
+        for directory in self.online:
+            for key in list(directory.futures):
+                self._promote(directory, key, assigned)
 
     def _found(self, directory: Directory) -> list[tuple[Directory, Key, bool]]:
         tasks: list[tuple[Directory, Key, bool]] = []
@@ -346,10 +352,10 @@ class LogRegistry:
             return
         other = self._home.get(key)
         if other is not None:
-            # A move was interrupted between the two renames of its end: both are whole, the metadata decides.
-            keep_new = assigned(key) == directory.id or (
-                assigned(key) != other.id and result.log_end_offset > other.logs[key].log_end_offset
-            )
+            # A move was interrupted between the two renames of its end: both are whole, and the one that went on from
+            # there is longer.  The metadata may not know of the move yet: it decides between equals only.
+            mine, theirs = result.log_end_offset, other.logs[key].log_end_offset
+            keep_new = mine > theirs or (mine == theirs and assigned(key) == directory.id)
             loser, where = (other.logs[key], other) if keep_new else (result, directory)
             log.warning(
                 "%s-%d is in %s and %s; the one in %s is set aside", *key, other.path, directory.path, where.path
@@ -360,6 +366,30 @@ class LogRegistry:
             del other.logs[key]
         directory.logs[key] = result
         self._home[key] = directory
+
+    def _promote(self, directory: Directory, key: Key, assigned: Callable[[Key], Uuid]) -> None:
+        """A copy that a crash found under its name of a copy, though it had been swapped in: it goes on from where the
+        original ends, or the original's end of the swap is on the disk and its own is not."""
+        future = directory.futures[key]
+        home = self._home.get(key)
+        if home is None:
+            where = assigned(key)
+            if key in self._offline or not any(one.id == where for one in self.online):
+                return  # the original may come back with its directory
+        elif home is directory or future.log_end_offset <= home.logs[key].log_end_offset:
+            return
+        log.warning("%s-%d: its move to %s was over but for a name, and is ended now", *key, directory.path)
+        try:
+            future.rename_directory(f"{directory.path}/{layout.directory_name(*key)}")
+        except OSError as error:
+            self.fail(directory, error)
+            return
+        del directory.futures[key]
+        if home is not None:
+            self.replace_home(key, directory, future)
+        else:
+            directory.logs[key] = future
+            self._home[key] = directory
 
     def _load(
         self,
@@ -582,6 +612,9 @@ class LogRegistry:
         log.error("%s: %s", path, error)
 
     def _checkpoint_failed(self, path: str, error: OSError) -> None:
+        for directory in self.directories:
+            if posixpath.dirname(path) == directory.path:
+                directory.unwritten.add(posixpath.basename(path))
         if error.errno in FULL:
             log.warning("%s could not be written, the next one may be: %s", path, error.strerror)
         else:
@@ -710,7 +743,8 @@ class LogRegistry:
     def checkpoint_high_watermarks(self) -> None:
         for directory in self.online:
             offsets = self._high_watermarks(directory)
-            if offsets != directory.high_watermarks:
+            if offsets != directory.high_watermarks or layout.HIGH_WATERMARKS in directory.unwritten:
+                directory.unwritten.discard(layout.HIGH_WATERMARKS)
                 directory.high_watermarks = offsets
                 self.checkpoints.put(f"{directory.path}/{layout.HIGH_WATERMARKS}", offsets)
 
@@ -723,24 +757,30 @@ class LogRegistry:
     def checkpoint_recovery_points(self, directory: Directory) -> None:
         """The recovery point never passes what was flushed."""
         offsets = self._recovery_points(directory)
-        if offsets != directory.recovery_points:
+        if offsets != directory.recovery_points or layout.RECOVERY_POINTS in directory.unwritten:
+            directory.unwritten.discard(layout.RECOVERY_POINTS)
             directory.recovery_points = offsets
             self.checkpoints.put(f"{directory.path}/{layout.RECOVERY_POINTS}", offsets)
 
-    def checkpoint_log_starts(self, directory: Directory, then: Callable[[], None] | None = None) -> None:
-        """Only starts that the first segment's name does not say.  `then` runs when they are on the disk (or when that
-        has failed)."""
+    def checkpoint_log_starts(self, directory: Directory, then: Callable[[OSError | None], None] | None = None) -> None:
+        """Only starts that the first segment's name does not say.  `then` gets None when they are on the disk, else
+        why they are not."""
+        if layout.CLEANER_OFFSETS in directory.unwritten:
+            directory.unwritten.discard(layout.CLEANER_OFFSETS)
+            self.checkpoints.put(f"{directory.path}/{layout.CLEANER_OFFSETS}", directory.cleaner_offsets)
         starts = self._starts(directory)
-        if starts == directory.log_starts and directory.starts_on_disk == set(starts) and then is None:
+        same = starts == directory.log_starts and directory.starts_on_disk == set(starts)
+        if same and then is None and layout.LOG_STARTS not in directory.unwritten:
             return
+        directory.unwritten.discard(layout.LOG_STARTS)
         directory.log_starts = starts
         directory.starts_on_disk |= set(starts)
 
-        def written() -> None:
-            if directory.log_starts is starts:
+        def written(error: OSError | None) -> None:
+            if error is None and directory.log_starts is starts:
                 directory.starts_on_disk = set(starts)
             if then is not None:
-                then()
+                then(error)
 
         self.checkpoints.put(f"{directory.path}/{layout.LOG_STARTS}", starts, written)
 
@@ -772,19 +812,22 @@ class LogRegistry:
         checkpoints.write_offsets(self._disk, f"{directory.path}/{layout.LOG_STARTS}", directory.log_starts)
         directory.starts_on_disk = set(directory.log_starts)
 
-    def persist_log_starts(self, keys: Iterable[Key], then: Callable[[], None]) -> None:
-        """DeleteRecords: `then` comes when the new starts of these partitions cannot be lost any more (LM-2)."""
+    def persist_log_starts(self, keys: Iterable[Key], then: Callable[[OSError | None], None]) -> None:
+        """DeleteRecords: `then` gets None when the new starts of these partitions cannot be lost any more (LM-2), else
+        why they may be."""
         homes = list({id(d): d for key in keys if (d := self._home.get(key)) is not None}.values())
         left = len(homes)
+        failure: OSError | None = None
         if not left:
-            then()
+            then(None)
             return
 
-        def one_done() -> None:
-            nonlocal left
+        def one_done(error: OSError | None) -> None:
+            nonlocal left, failure
             left -= 1
+            failure = failure or error
             if not left:
-                then()
+                then(failure)
 
         for directory in homes:
             self.checkpoint_log_starts(directory, one_done)

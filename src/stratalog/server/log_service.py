@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from stratalog.base.ports import Clock, Disk, Rng
-from stratalog.base.types import MAX_INT64, Millis, Uuid
+from stratalog.base.types import MAX_INT64, ZERO_UUID, Millis, Uuid
 from stratalog.controller.controller import Result
 from stratalog.logs.background import Background, Intervals
 from stratalog.logs.cleaner.manager import CleanerManager, Settings
@@ -68,6 +68,7 @@ class LogService:
         self.cleaner: CleanerManager | None = None
         self.moves: Moves | None = None
         self._node: Node | None = None
+        self._assigned: Callable[[Key], Uuid] = lambda key: ZERO_UUID
         self._status_due = False
 
     def run_done(self) -> None:
@@ -93,6 +94,7 @@ class LogService:
             int(self._config["num.recovery.threads.per.data.dir"]) * len(self.logs.online), os.cpu_count() or 1
         )
         started = time.monotonic()
+        self._assigned = assigned
 
         def parallel(work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
             tasks = list(items)
@@ -128,6 +130,7 @@ class LogService:
         self.cleaner.on_failure = self._status_soon
         self.logs.cleaner = self.cleaner
         self.moves = Moves(self.logs, self.background_pool, node)
+        self.moves.assigned = self._assigned
         self._take_config()
         self.background.start()
         self.cleaner.start(config["log.initial.task.delay.ms"])

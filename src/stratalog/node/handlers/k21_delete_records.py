@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, request: Request, now: Millis) -> Parked:
-    """Answered when the new starts are on the disk: a crash must not bring back what a client was told is gone."""
+    """Answered when the new starts are on the disk: a crash must not bring back what a client was told is gone.  Where
+    they cannot be written (a full disk) the client is told so, and may ask again."""
     body: DeleteRecordsRequest = request.body
     response = DeleteRecordsResponse(
         topics=[
@@ -39,7 +40,17 @@ def handle(node: Node, request: Request, now: Millis) -> Parked:
     moved = [
         (topic.name, row.partition_index) for topic in response.topics for row in topic.partitions if not row.error_code
     ]
-    node.logs.persist_log_starts(moved, lambda: parked.reply(response))
+
+    def persisted(failure: OSError | None) -> None:
+        if failure is not None:
+            for topic in response.topics:
+                topic.partitions = [
+                    row if row.error_code else _error(row.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+                    for row in topic.partitions
+                ]
+        parked.reply(response)
+
+    node.logs.persist_log_starts(moved, persisted)
     return parked
 
 
