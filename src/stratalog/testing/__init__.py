@@ -8,7 +8,7 @@
             assert [r.value for r in b.records("orders")] == [b"first", b"second"]
             b.clock.advance(days=8)                        # retention sees eight days go by
             b.refuse("Produce", times=3)                   # the next three produce requests fail
-            with b.disk.full(): ...                        # writes get ENOSPC
+            with b.disk.full(): ...                        # writes get ENOSPC, until the end of the block
 
 The broker runs in a thread of its own, listens on a free port of the loopback and keeps its data in a temporary
 directory; several can run side by side, and nothing is left behind.  It is the broker of `stratalog serve`, with one
@@ -19,6 +19,6 @@ from __future__ import annotations
 
 from stratalog.testing.broker import BrokenStart, TestBroker, TestRecord, broker
 from stratalog.testing.clock import TestClock
-from stratalog.testing.disk import FaultyDisk
+from stratalog.testing.disk import FaultOn, FaultyDisk
 
-__all__ = ["BrokenStart", "FaultyDisk", "TestBroker", "TestClock", "TestRecord", "broker"]
+__all__ = ["BrokenStart", "FaultOn", "FaultyDisk", "TestBroker", "TestClock", "TestRecord", "broker"]

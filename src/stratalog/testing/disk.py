@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Final
 
 from stratalog.base.types import Buffer
 from stratalog.server.disk import RealDisk, RealFile
+
+OPERATIONS: Final = frozenset(("read", "write", "fsync", "open", "rename", "unlink", "mkdir", "truncate"))
 
 
 class _Fault:
@@ -21,10 +24,27 @@ class _Fault:
         self.times = times
 
 
+class FaultOn(contextlib.AbstractContextManager[None]):
+    """A fault that is on until the end of its `with` block, until `end()`, or until the disk's `heal()`."""
+
+    def __init__(self, disk: FaultyDisk, fault: _Fault) -> None:
+        self._disk = disk
+        self._fault = fault
+        disk._faults.append(fault)
+
+    def end(self) -> None:
+        if self._fault in self._disk._faults:
+            self._disk._faults.remove(self._fault)
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
 class FaultyDisk(RealDisk):
     """`base.ports.Disk` whose operations fail while a fault is on.
 
-    Operations are named `read write fsync open rename unlink mkdir truncate`.
+    A fault is on from the call; in a `with` statement it ends with the block.  Operations are named
+    `read write fsync open rename unlink mkdir truncate`.
     """
 
     __slots__ = ("_faults",)
@@ -33,23 +53,20 @@ class FaultyDisk(RealDisk):
         self._faults: list[_Fault] = []
 
     # --- what a test switches ---------------------------------------------------------------------------------------
-    @contextlib.contextmanager
-    def full(self, part: str = "") -> Iterator[None]:
-        """While inside, whatever needs space gets ENOSPC, below paths that contain `part`."""
-        with self.failing("write", "open", "mkdir", number=errno.ENOSPC, part=part):
-            yield
+    def full(self, part: str = "") -> FaultOn:
+        """From now on whatever needs space gets ENOSPC, below paths that contain `part`."""
+        return self.failing("write", "open", "mkdir", number=errno.ENOSPC, part=part)
 
-    @contextlib.contextmanager
-    def failing(
-        self, *operations: str, number: int = errno.EIO, part: str = "", times: int = 1 << 60
-    ) -> Iterator[None]:
-        """While inside, these operations fail with this error, on paths that contain `part`, `times` times."""
-        fault = _Fault(number, frozenset(operations), part, times)
-        self._faults.append(fault)
-        try:
-            yield
-        finally:
-            self._faults.remove(fault)
+    def failing(self, *operations: str, number: int = errno.EIO, part: str = "", times: int = 1 << 60) -> FaultOn:
+        """From now on these operations fail with this error, on paths that contain `part`, `times` times."""
+        unknown = set(operations) - OPERATIONS
+        if unknown or not operations:
+            raise ValueError(f"operations {sorted(unknown)}: there are {', '.join(sorted(OPERATIONS))}")
+        return FaultOn(self, _Fault(number, frozenset(operations), part, times))
+
+    def heal(self) -> None:
+        """No fault is on any more."""
+        self._faults.clear()
 
     def check(self, operation: str, path: str) -> None:
         """Raise what the faults say."""
