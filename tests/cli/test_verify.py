@@ -208,3 +208,16 @@ def test_offsets_that_cannot_be_are_found(tmp_path):
     struct.pack_into(">q", raw, 3 * size, 1)  # the offset is not covered by the CRC
     path.write_bytes(raw)
     assert "offset-order" in kinds(tmp_path / "t-0")
+
+
+@pytest.mark.parametrize(
+    "rows", [[], [(0, 0)], [(256, 0), (512, 1 << 24)], [(0, 0), (7, 90)], [(1, 65536), (2, 1 << 24)]]
+)
+@pytest.mark.parametrize("slots", [0, 1, 1000])
+def test_unused_slots_of_an_index_are_told_from_entries_that_end_in_zeros(rows, slots):
+    """A running broker's index is 10 MiB of unused slots: they are counted, not looked at."""
+    entry = struct.Struct(">ii")
+    data = b"".join(entry.pack(*row) for row in rows) + bytes(8 * slots)
+    used, unused = audit_module._without_zeros(data, entry)
+    wanted = rows[:-1] if rows[-1:] == [(0, 0)] else rows
+    assert (used, unused) == (wanted, len(rows) + slots - len(wanted))
