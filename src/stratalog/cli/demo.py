@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stratalog.cli import UsageError
 from stratalog.cli.output import Progress, bold, count, duration, size, table
@@ -504,7 +504,9 @@ class Waiting:
 
     def __enter__(self) -> Waiting:
         if sys.stderr.isatty():
-            self._thread = threading.Thread(target=self._count, name="stratalog-waiting", daemon=True)
+            # The terminal itself, also while standard error goes to Spark's log.
+            terminal = open(os.dup(2), "w", closefd=True)
+            self._thread = threading.Thread(target=self._count, args=(terminal,), name="stratalog-waiting", daemon=True)
             self._thread.start()
         else:
             print(f"   {self._what} ...", file=sys.stderr, flush=True)
@@ -519,10 +521,9 @@ class Waiting:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
 
-    def _count(self) -> None:
+    def _count(self, terminal: TextIO) -> None:
         begun = time.monotonic()
-        # The terminal itself, also while standard error goes to Spark's log.
-        with open(os.dup(2), "w", closefd=True) as terminal:
+        with terminal:
             while not self._end.wait(self._TICK_S):
                 width = shutil.get_terminal_size().columns - 1
                 terminal.write("\r\033[K" + f"   {self._what} ... {time.monotonic() - begun:.0f} s"[:width])
