@@ -202,8 +202,9 @@ def test_a_member_joins_syncs_heartbeats_and_leaves_in_every_version(node, versi
     assert joined.member_id.startswith("me-")
     assert joined.protocol_type == ("consumer" if version >= 7 else None)
     identity = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+    protocol = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     given = [struct(14, "SyncGroupRequestAssignment", member_id=joined.member_id, assignment=b"mine")]
-    synced = node.send(14, min(version, 5), assignments=given, **identity)
+    synced = node.send(14, min(version, 5), assignments=given, **identity, **protocol)
     assert (synced.error_code, synced.assignment) == (0, b"mine")
     assert node.send(12, min(version, 4), **identity).error_code == 0
     described = node.send(15, min(version, 6), groups=["g"]).groups[0]
@@ -384,8 +385,8 @@ def test_groups_are_filtered_by_state_and_type_whatever_the_case(node):
     assert names(types_filter=["Consumer"]) == []
     listed = {g.group_id: (g.protocol_type, g.group_state, g.group_type) for g in node.send(16, 5).groups}
     assert listed == {
-        "simple": ("", "Empty", "Classic"),
-        "joining": ("consumer", "PreparingRebalance", "Classic"),
+        "simple": ("", "Empty", "classic"),
+        "joining": ("consumer", "PreparingRebalance", "classic"),
     }
 
 

@@ -115,11 +115,15 @@ def test_one_bad_partition_does_not_spoil_the_others(bench: Bench) -> None:
     ("change", "code"),
     [
         (lambda data: data + data, ErrorCode.INVALID_RECORD),
-        (lambda data: data[:60], ErrorCode.CORRUPT_MESSAGE),
-        (lambda data: data[:-3], ErrorCode.CORRUPT_MESSAGE),
+        (lambda data: data[:60], ErrorCode.INVALID_RECORD),
+        (lambda data: data[:-3], ErrorCode.INVALID_RECORD),
         (lambda data: b"", ErrorCode.INVALID_RECORD),
         (lambda data: None, ErrorCode.INVALID_RECORD),
         (lambda data: data[:16] + b"\x01" + data[17:], ErrorCode.INVALID_RECORD),
+        (lambda data: data[:16] + b"\x07" + data[17:], ErrorCode.CORRUPT_MESSAGE),
+        (lambda data: data[:8] + b"\0\0\0\x03" + data[12:], ErrorCode.CORRUPT_MESSAGE),
+        (lambda data: data[:8] + b"\0\0\0\x14" + data[12:], ErrorCode.CORRUPT_MESSAGE),
+        (lambda data: data[:22] + b"\x10" + data[23:], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
 def test_a_partition_brings_exactly_one_whole_batch(bench: Bench, change: Any, code: ErrorCode) -> None:

@@ -15,7 +15,8 @@ from stratalog.base.config import ConfigError, ConfigType, Scope, Table
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError
 from stratalog.controller.controller import Result
-from stratalog.metadata.broker_config import BROKER_KEYS, is_foreign
+from stratalog.controller.topics import why_bad_name
+from stratalog.metadata.broker_config import BROKER_KEYS, is_foreign, names_code
 from stratalog.metadata.effective import normalized, topic_defaults
 from stratalog.metadata.group_config import GROUP_KEYS
 from stratalog.metadata.image import ConfigResource, ResourceType
@@ -55,7 +56,7 @@ def alter_configs(controller: Controller, request: AlterConfigsRequest) -> Resul
                 if config.name in new:
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"the request sets {config.name} twice")
                 if config.value is None:
-                    raise ApiError(ErrorCode.INVALID_CONFIG, f"{config.name} has no value")
+                    raise ApiError(ErrorCode.INVALID_REQUEST, f"{config.name} has no value")
                 new[config.name] = config.value
             made = change(controller, resource, new)
             if not request.validate_only:
@@ -159,13 +160,18 @@ def check_resource(controller: Controller, resource: ConfigResource) -> None:
     """Whether the resource is one that has configurations, and is there."""
     table_of(resource.type)
     if resource.type == ResourceType.TOPIC:
+        if not resource.name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic's name is empty")
+        bad = why_bad_name(resource.name)
+        if bad is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, bad)
         if resource.name not in controller.image.topics_by_name:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic '{resource.name}'")
     elif resource.type == ResourceType.BROKER:
         if resource.name and (not resource.name.isascii() or not resource.name.isdigit()):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a broker's name is its number, not '{resource.name}'")
         if resource.name and int(resource.name) not in controller.image.brokers:
-            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {resource.name} is not registered")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {resource.name} is not registered")
     elif not resource.name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "a group's name is empty")
 
@@ -190,10 +196,12 @@ def change(
         elif resource.type == ResourceType.BROKER:
             _check_broker(new if touched is None else touched, new, per_broker=bool(resource.name))
         else:
-            for name, text in new.items():
-                GROUP_KEYS.parse(name, text)
+            _check_group(controller, new)
     except ConfigError as error:
-        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        # Kafka's brokers look at their own values before the controller does, and call a bad one a bad request.
+        of_broker = resource.type == ResourceType.BROKER
+        code = ErrorCode.INVALID_REQUEST if of_broker else ErrorCode.INVALID_CONFIG
+        raise ApiError(code, str(error)) from None
     table = table_of(resource.type)
     old = controller.image.configs.get(resource, {})
     records: list[Message] = []
@@ -209,8 +217,23 @@ def change(
     return records
 
 
+def _check_group(controller: Controller, new: Mapping[str, str]) -> None:
+    """What a group asks for lies between the broker's bounds for it."""
+    settings = controller.settings
+    for name, text in new.items():
+        value = GROUP_KEYS.parse(name, text)
+        kind, _, what = name.partition(".")
+        low, high = (f"group.{kind}.{bound}.{what}" for bound in ("min", "max"))
+        if low in BROKER_KEYS and high in BROKER_KEYS and not settings[low] <= value <= settings[high]:
+            raise ConfigError(name, text, f"has to be from {settings[low]} to {settings[high]} ({low}, {high})")
+
+
 def _check_broker(touched: Mapping[str, str] | set[str], new: Mapping[str, str], *, per_broker: bool) -> None:
     for name in sorted(touched):
+        if name in new and names_code(name):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"{name} names code, a file or an address: only server.properties may"
+            )
         key = BROKER_KEYS.get(name)
         if key is None:
             if not is_foreign(name):

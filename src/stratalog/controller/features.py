@@ -44,7 +44,8 @@ def update_features(controller: Controller, request: UpdateFeaturesRequest) -> R
                 UpdatableFeatureResult(feature=update.feature, error_code=error.code, error_message=error.message)
             )
     if failure is not None:
-        response = UpdateFeaturesResponse(error_code=failure.code, error_message=failure.message, results=results)
+        # Without results, as from Kafka: nothing of the request was done, and the reason stands at the top.
+        response = UpdateFeaturesResponse(error_code=failure.code, error_message=failure.message, results=[])
         return Result((), response)
     response = UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
     return Result(() if request.validate_only else records, response)

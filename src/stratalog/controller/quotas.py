@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING, Final
 
 from stratalog.base.errors import ErrorCode
@@ -60,9 +61,19 @@ def check_entity(parts: list[EntityData]) -> QuotaEntity:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"unknown entity type '{part.entity_type}'")
         if part.entity_name == "":
             raise ApiError(ErrorCode.INVALID_REQUEST, f"the name of the {part.entity_type} is empty")
+        if part.entity_type == IP and part.entity_name is not None and not _is_address(part.entity_name):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"'{part.entity_name}' is no address")
     if IP in types and len(types) > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, "an ip goes with no other entity type")
     return tuple(sorted((part.entity_type, part.entity_name) for part in parts))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _change(controller: Controller, entity: QuotaEntity, entry: EntryData) -> list[Message]:

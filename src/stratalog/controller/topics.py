@@ -354,6 +354,7 @@ def delete_topics(controller: Controller, request: DeleteTopicsRequest) -> Resul
             times[topic.id] += 1
     records: list[Message] = []
     results: list[DeletableTopicResult] = []
+    refused: set[Uuid] = set()
     for name, topic_id, topic in resolved:
         code, message = ErrorCode.NONE, None
         if name is not None and topic_id != ZERO_UUID:
@@ -367,6 +368,9 @@ def delete_topics(controller: Controller, request: DeleteTopicsRequest) -> Resul
         elif topic is None:
             code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic"
         elif times[topic.id] > 1:
+            if topic.id in refused:  # one answer for all of them
+                continue
+            refused.add(topic.id)
             code, message = ErrorCode.INVALID_REQUEST, "the request names the topic twice"
         else:
             records.append(RemoveTopicRecord(topic_id=topic.id))
@@ -380,10 +384,14 @@ def create_partitions(controller: Controller, request: CreatePartitionsRequest) 
     times = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results: list[CreatePartitionsTopicResult] = []
+    refused: set[str] = set()
     left = PARTITIONS_PER_REQUEST_MAX
     for topic in request.topics:
         try:
             if times[topic.name] > 1:
+                if topic.name in refused:
+                    continue
+                refused.add(topic.name)
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the request names the topic twice")
             made = _more_partitions(controller, topic, left)
         except ApiError as error:

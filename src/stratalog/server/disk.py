@@ -268,6 +268,10 @@ class RealDisk:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
+    def total_bytes(self, path: str) -> int:
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize
+
 
 class _HeldLock(contextlib.AbstractContextManager[None]):
     """A lock that is taken already; leaving the context, or dropping it, gives it back."""

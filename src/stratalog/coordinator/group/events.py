@@ -231,7 +231,7 @@ class ListedGroup(NamedTuple):
     group_id: str
     protocol_type: str
     state: str
-    type: str = "Classic"
+    type: str = "classic"
 
 
 class Commit(NamedTuple):

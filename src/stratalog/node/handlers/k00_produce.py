@@ -34,9 +34,16 @@ _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _INDEX: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
 _INDEX_LENGTH: Final = struct.Struct(">ii")
-_BATCH: Final = struct.Struct(">qiibih")  # base offset, length, leader epoch, magic, CRC, attributes
+_LENGTH_END: Final = 12
+"""The base offset and the length of what follows: what every format begins with."""
+_LENGTH_MIN: Final = 14
+"""The shortest message of any format, its first twelve bytes not counted."""
+_MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 22
+"""The lower byte of the attributes of format v2."""
 _BATCH_HEADER_BYTES: Final = 61
 _ZSTD: Final = 4
+_TRANSACTIONAL: Final = 0x10
 _ADMIN_CLIENT: Final = b"__admin_client"
 
 # One answered partition without an error: index, error, base offset, append time, log start offset, and what follows.
@@ -169,6 +176,7 @@ def handle(node: Node, request: Request, now: Millis) -> Any:
                     code = ErrorCode.UNKNOWN_TOPIC_ID
                 entries.append((None, index, None, code, code.text, ()))
                 continue
+            in_log = None
             try:
                 if partition.internal and bytes(frame[10 : 10 + len(_ADMIN_CLIENT)]) != _ADMIN_CLIENT:
                     raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -176,11 +184,16 @@ def handle(node: Node, request: Request, now: Millis) -> Any:
                     raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
                 if version >= 3:
                     _check_batch(records, version)
+                in_log = partition
                 info = partition.stage_append(records, acks, now)
                 entries.append((partition, index, info, _NONE, "", ()))
                 metrics.produce_bytes += len(records)
             except ApiError as error:
-                entries.append((None, index, None, error.code, error.message, getattr(error, "record_errors", ())))
+                # What an answer tells besides an error of validation: where the log begins.
+                of_records = in_log if error.code in _OF_RECORDS else None
+                entries.append(
+                    (of_records, index, None, error.code, error.message, getattr(error, "record_errors", ()))
+                )
             except Malformed as error:
                 code = ErrorCode.CORRUPT_MESSAGE
                 entries.append((None, index, None, code, error.reason, ()))
@@ -193,23 +206,36 @@ def handle(node: Node, request: Request, now: Millis) -> Any:
 
 
 _NONE: Final = ErrorCode.NONE
+_OF_RECORDS: Final = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 
 
 def _check_batch(records: memoryview, version: int) -> None:
-    """From version 3 on a partition brings exactly one batch of format v2."""
-    if len(records) < _BATCH_HEADER_BYTES:
-        if len(records) == 0:
-            raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "records shorter than a batch's header")
-    _, length, _, magic, _, attributes = _BATCH.unpack_from(records)
+    """From version 3 on a partition brings exactly one batch of format v2.  What does not hold a whole batch is no
+    record, what cannot be one is damaged: clients split and retry by that."""
+    size = len(records)
+    if size < _LENGTH_END:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
+    (length,) = _INDEX.unpack_from(records, 8)
+    if length < _LENGTH_MIN:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch that says {length} bytes")
+    if size > _MAGIC_AT and records[_MAGIC_AT] > 2:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch of format v{records[_MAGIC_AT]}, which there is not")
+    if length + _LENGTH_END > size:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"a batch that says {length} bytes in {size}")
+    magic = records[_MAGIC_AT]
     if magic != 2:
         raise ApiError(ErrorCode.INVALID_RECORD, f"a batch of format v{magic} in version {version}")
-    if length + 12 != len(records):
-        if length + 12 > len(records) or length < _BATCH_HEADER_BYTES - 12:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch that says {length} bytes in {len(records)}")
-        raise ApiError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
+    if length + _LENGTH_END < _BATCH_HEADER_BYTES:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "records shorter than a batch's header")
+    attributes = records[_ATTRIBUTES_AT]
     if attributes & 7 == _ZSTD and version < 7:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce")
+    if length + _LENGTH_END != size:
+        raise ApiError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
+    if attributes & _TRANSACTIONAL:  # N05: the request names no transactional id, or it would not have come here
+        raise ApiError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transaction's batch without a transactional id"
+        )
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -414,12 +440,13 @@ def _response(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> Prod
     responses = []
     for raw, entries in topics:
         partitions = []
-        for _, index, info, code, text, records in entries:
+        for at, index, info, code, text, records in entries:
             if code:
                 partition = PartitionProduceResponse(
                     index=index,
                     error_code=int(code),
                     base_offset=-1,
+                    log_start_offset=-1 if at is None else at.log.log_start_offset,
                     record_errors=[
                         BatchIndexAndErrorMessage(batch_index=row.batch_index, batch_index_error_message=row.message)
                         for row in records

@@ -51,12 +51,15 @@ def handle(node: Node, request: Request, now: Millis) -> ListOffsetsResponse:
         for row in topic.partitions:
             key = (topic.name, row.partition_index)
             (twice if key in asked else asked).add(key)
+    said: set[tuple[str, int]] = set()
     responses = []
     for topic in body.topics:
         rows = []
         for row in topic.partitions:
             if (topic.name, row.partition_index) in twice:
-                rows.append(_error(row, ErrorCode.INVALID_REQUEST))
+                if (topic.name, row.partition_index) not in said:  # once: clients look it up by name
+                    said.add((topic.name, row.partition_index))
+                    rows.append(_error(row, ErrorCode.INVALID_REQUEST))
                 continue
             partition = node.partitions.get((topic.name, row.partition_index))
             if partition is None:

@@ -32,16 +32,28 @@ if TYPE_CHECKING:
 
 def handle(node: Node, request: Request, now: Millis) -> MetadataResponse | Parked:
     body: MetadataRequest = request.body
+    if request.version in (10, 11) and any(t.name is None or t.topic_id != ZERO_UUID for t in body.topics or ()):
+        return _by_id_too_early(body)
     if body.allow_auto_topic_creation and body.topics and node.config["auto.create.topics.enable"]:
         known = node.image.topics_by_name
         missing = [
             topic.name
             for topic in body.topics
-            if topic.name is not None and topic.name not in known and why_bad_name(topic.name) is None
+            if topic.name is not None
+            and topic.topic_id == ZERO_UUID
+            and topic.name not in known
+            and why_bad_name(topic.name) is None
         ]
         if missing:
             return _create(node, request, list(dict.fromkeys(missing)), now)
     return respond(node, request, {})
+
+
+def _by_id_too_early(body: MetadataRequest) -> MetadataResponse:
+    """Versions 10 and 11 have room for a topic's id in the question, and no way to answer by it."""
+    code = ErrorCode.INVALID_REQUEST
+    topics = [_unknown(topic.name or "", topic.topic_id, code) for topic in body.topics or ()]
+    return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
 
 
 def _create(node: Node, request: Request, names: list[str], now: Millis) -> MetadataResponse | Parked:
@@ -102,20 +114,24 @@ def respond(node: Node, request: Request, refused: dict[str, int]) -> MetadataRe
     if body.topics is None or (request.version == 0 and not body.topics):
         topics = [_described(image, topic, reachable, operations) for topic in image.topics.values()]
     else:
+        seen: set[tuple[str | None, Uuid]] = set()
         for asked in body.topics:
-            topic = image.topic(asked.name) if asked.name is not None else image.topic_of(asked.topic_id)
-            if asked.name is not None and asked.topic_id != ZERO_UUID:
-                topics.append(_unknown(asked.name, asked.topic_id, ErrorCode.INVALID_REQUEST))
-            elif topic is not None:
+            # An id decides, whatever name stands beside it; a topic that is asked for twice is told once.
+            name = asked.name if asked.topic_id == ZERO_UUID else None
+            if (name, asked.topic_id) in seen:
+                continue
+            seen.add((name, asked.topic_id))
+            topic = image.topic(name) if name is not None else image.topic_of(asked.topic_id)
+            if topic is not None:
                 topics.append(_described(image, topic, reachable, operations))
-            elif asked.name is None:
+            elif name is None:
                 code = ErrorCode.INVALID_REQUEST if asked.topic_id == ZERO_UUID else ErrorCode.UNKNOWN_TOPIC_ID
                 topics.append(_unknown(None if request.version >= 12 else "", asked.topic_id, code))
-            elif why_bad_name(asked.name) is not None:
-                topics.append(_unknown(asked.name, ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION))
+            elif why_bad_name(name) is not None:
+                topics.append(_unknown(name, ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION))
             else:
-                code = ErrorCode(refused.get(asked.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-                topics.append(_unknown(asked.name, ZERO_UUID, code))
+                code = ErrorCode(refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                topics.append(_unknown(name, ZERO_UUID, code))
     cluster = CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=brokers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stratalog.base.errors import ErrorCode
 from stratalog.base.types import Millis
 from stratalog.coordinator.group import events as ev
 from stratalog.protocol.k14_sync_group import SyncGroupResponse
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from stratalog.protocol.k14_sync_group import SyncGroupRequest
 
 
-def handle(node: Node, request: Request, now: Millis) -> Parked:
+def handle(node: Node, request: Request, now: Millis) -> Parked | SyncGroupResponse:
     body: SyncGroupRequest = request.body
+    if request.version >= 5 and (body.protocol_type is None or body.protocol_name is None):
+        return SyncGroupResponse(error_code=int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     parked = node.park(request)
 
     def done(reply: ev.SyncReply) -> None:

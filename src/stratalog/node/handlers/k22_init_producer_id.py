@@ -22,9 +22,9 @@ def handle(node: Node, request: Request, now: Millis) -> InitProducerIdResponse 
     body: InitProducerIdRequest = request.body
     if body.transactional_id is not None:
         code = ErrorCode.INVALID_REQUEST if body.transactional_id == "" else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return InitProducerIdResponse(error_code=int(code))
+        return _refused(code)
     if (body.producer_id >= 0) != (body.producer_epoch >= 0):
-        return InitProducerIdResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        return _refused(ErrorCode.INVALID_REQUEST)
     identity = node.producer_ids.take()
     if identity is not None:
         return InitProducerIdResponse(producer_id=identity, producer_epoch=0)
@@ -32,9 +32,13 @@ def handle(node: Node, request: Request, now: Millis) -> InitProducerIdResponse 
 
     def allocated(identity: int | None, error: ErrorCode) -> None:
         if identity is None:
-            parked.reply(InitProducerIdResponse(error_code=int(error)))
+            parked.reply(_refused(error))
         else:
             parked.reply(InitProducerIdResponse(producer_id=identity, producer_epoch=0))
 
     node.producer_ids.wait(node, allocated, now)
     return parked
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)

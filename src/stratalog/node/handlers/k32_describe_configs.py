@@ -13,6 +13,7 @@ from stratalog.base.config import ConfigKey, Scope, Table
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError
 from stratalog.base.types import Millis
+from stratalog.controller.topics import why_bad_name
 from stratalog.metadata.broker_config import BROKER_KEYS
 from stratalog.metadata.effective import Entry, Layers, Source, scaled, synonyms
 from stratalog.metadata.group_config import GROUP_KEYS
@@ -81,9 +82,14 @@ def _describe(
     layers: Layers = node.config.layers
     kind, name = resource.resource_type, resource.resource_name
     if kind == ResourceType.TOPIC:
+        bad = why_bad_name(name)
+        if bad is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, bad)
         if name not in image.topics_by_name:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic '{name}'")
         rows = _over_broker(TOPIC_KEYS, image.topic_config(name), Source.TOPIC, layers)
+    elif kind in (ResourceType.GROUP, ResourceType.CLIENT_METRICS) and not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the resource's name is empty")
     elif kind == ResourceType.GROUP:
         rows = _over_broker(GROUP_KEYS, image.config(kind, name), Source.GROUP, layers)
     elif kind == ResourceType.BROKER:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from stratalog.protocol.k47_offset_delete import OffsetDeleteRequest
 
 
-def handle(node: Node, request: Request, now: Millis) -> Parked:
+def handle(node: Node, request: Request, now: Millis) -> Parked | OffsetDeleteResponse:
     body: OffsetDeleteRequest = request.body
+    if not body.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
     parked = node.park(request)
     topics: list[tuple[str, list[int]]] = []
     unknown: list[OffsetDeleteResponseTopic] = []

@@ -28,9 +28,17 @@ _TYPES: Final = ("user", "client-id", "ip")
 
 
 def handle(node: Node, request: Request, now: Millis) -> DescribeClientQuotasResponse:
-    body: DescribeClientQuotasRequest = request.body
+    try:
+        return _describe(node, request.body)
+    except ApiError as error:  # the entries are then null, not none
+        return DescribeClientQuotasResponse(error_code=int(error.code), error_message=error.message, entries=None)
+
+
+def _describe(node: Node, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     components: dict[str, ComponentData] = {}
     for component in body.components:
+        if not component.entity_type:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "the filter has an entity type without a name")
         if component.entity_type not in _TYPES:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type '{component.entity_type}'")
         if component.entity_type in components:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stratalog.base.errors import ErrorCode
 from stratalog.base.types import Millis
+from stratalog.controller.topics import why_bad_name
 from stratalog.node.request import Request
 from stratalog.protocol.k61_describe_producers import (
     DescribeProducersRequest,
@@ -33,6 +34,9 @@ def handle(node: Node, request: Request, now: Millis) -> DescribeProducersRespon
 
 def _partition(node: Node, topic: str, index: int) -> PartitionResponse:
     partition = node.partitions.get((topic, index))
+    if why_bad_name(topic) is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return PartitionResponse(partition_index=index, error_code=int(code), error_message=why_bad_name(topic))
     if partition is None:
         known = node.image.partition(topic, index) is not None
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

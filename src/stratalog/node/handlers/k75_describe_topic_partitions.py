@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.base.errors import ErrorCode
-from stratalog.base.failures import ApiError
 from stratalog.base.types import ZERO_UUID, Millis
 from stratalog.controller.topics import INTERNAL_TOPICS, why_bad_name
 from stratalog.metadata.image import MetadataImage, PartitionImage
-from stratalog.node.admin import TOPIC_OPERATIONS, offline_replicas
+from stratalog.node.admin import TOPIC_OPERATIONS, body_of, offline_replicas
 from stratalog.node.request import Request
 from stratalog.protocol.k75_describe_topic_partitions import (
     Cursor,
@@ -33,7 +32,7 @@ def handle(node: Node, request: Request, now: Millis) -> DescribeTopicPartitions
     first = 0
     if body.cursor is not None:
         if body.cursor.partition_index < 0:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
+            return refuse_body(body, ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= body.cursor.topic_name]
         if names and names[0] == body.cursor.topic_name:
             first = body.cursor.partition_index
@@ -47,7 +46,12 @@ def handle(node: Node, request: Request, now: Millis) -> DescribeTopicPartitions
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 response.topics.append(
                     DescribeTopicPartitionsResponseTopic(
-                        error_code=int(code), name=name, topic_id=ZERO_UUID, is_internal=False, partitions=[]
+                        error_code=int(code),
+                        name=name,
+                        topic_id=ZERO_UUID,
+                        is_internal=False,
+                        partitions=[],
+                        topic_authorized_operations=TOPIC_OPERATIONS,
                     )
                 )
             first = 0
@@ -73,6 +77,23 @@ def handle(node: Node, request: Request, now: Millis) -> DescribeTopicPartitions
             response.next_cursor = Cursor(topic_name=name, partition_index=numbers[len(page)])
             break
     return response
+
+
+def refuse_body(body: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:
+    """Each topic that was asked for with one error: the answer has no place for one of its own."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(
+                error_code=int(code), name=topic.name, topic_id=ZERO_UUID, is_internal=False, partitions=[]
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def refuse(node: Node, request: Request, code: ErrorCode) -> DescribeTopicPartitionsResponse:
+    """`Node.refusals`."""
+    return refuse_body(body_of(request, DescribeTopicPartitionsRequest), code)
 
 
 def _described(image: MetadataImage, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
