@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
 import time
 
@@ -139,6 +141,26 @@ def test_several_brokers_live_side_by_side_and_leave_nothing_behind() -> None:
     while {thread.name for thread in threading.enumerate()} - before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert {thread.name for thread in threading.enumerate()} <= before
+
+
+def test_no_descriptor_is_left_behind_even_after_a_kill() -> None:
+    """At once, not when the garbage collector comes by: a test suite makes hundreds of brokers."""
+
+    def one() -> None:
+        with stratalog.testing.broker(topics={"t": 3}) as b:
+            b.produce("t", [b"v"])
+            b.restart(kill=True)
+            b.restart()
+
+    one()
+    gc.disable()
+    try:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            one()
+        assert len(os.listdir("/proc/self/fd")) <= before
+    finally:
+        gc.enable()
 
 
 def test_the_plugin_gives_a_broker(stratalog_broker: stratalog.testing.TestBroker) -> None:

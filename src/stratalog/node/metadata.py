@@ -387,7 +387,7 @@ class Metadata:
 
     def close(self, *, clean: bool = True) -> None:
         """Fence this broker, so that the next start (a Kafka's too) need not wait for its session; flush and close.
-        The clean-shutdown marker is the caller's, with `broker_epoch`."""
+        The clean-shutdown marker is the caller's, with `broker_epoch`.  `clean=False` only lets go of the files."""
         now = self._clock.now_ms()
         if clean and self._serving:
             self._serving = False
@@ -401,4 +401,4 @@ class Metadata:
             self.quorum.flush()
             if self.quorum.bytes_since_snapshot > REPLAY_BYTES_MAX:
                 self.take_snapshot(now, wait=True)
-        self.quorum.close()
+        self.quorum.close(clean=clean)

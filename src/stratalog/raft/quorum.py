@@ -347,14 +347,14 @@ class Quorum:
         """Oldest first."""
         return self._snapshots
 
-    def close(self) -> None:
-        """Flush and close.  Nothing is told to anybody any more."""
+    def close(self, *, clean: bool = True) -> None:
+        """Flush and close.  Nothing is told to anybody any more.  `clean=False` only lets go of the files."""
         if self._closed:
             return
         self._closed = True
-        if self._fsync:
+        if self._fsync and clean:
             self._log.flush()
-        self._log.close()
+        self._log.close(clean=clean)
 
 
 def _nothing(_: int) -> None:

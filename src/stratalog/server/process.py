@@ -319,8 +319,7 @@ class Broker:
             loop.drain()
 
     def _close_metadata(self) -> None:
-        if self._clean:
-            self.metadata.close(clean=True)
+        self.metadata.close(clean=self._clean)
 
     def _close_logs(self) -> None:
         self.logs.close(clean=self._clean)

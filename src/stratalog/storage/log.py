@@ -1027,6 +1027,9 @@ class Log:
                     file.fsync()  # also when the flush had nothing to do: after a clean stop, every entry is believed
             if self._dir_dirty:
                 self.disk.fsync_dir(self.directory)
+        for file in self._snapshot_files:  # nobody flushes them any more
+            file.close()
+        self._snapshot_files = []
         for segment in self.segment_set.all:
             segment.drop()
 
