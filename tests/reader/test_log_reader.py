@@ -302,6 +302,43 @@ def test_damage_in_the_middle_is_an_error_with_file_and_position(tmp_path, place
     assert found == list(range(50))
 
 
+@pytest.mark.parametrize("place", [8, 16, 30, 70])
+def test_damage_is_passed_over_and_told_when_that_is_asked_for(tmp_path, place):
+    """`on_damage`: all other records, and where in which file the bytes are."""
+    directory = Directory(tmp_path)
+    positions = directory.segment(0, [simple(first, 10) for first in range(0, 100, 10)])
+    with open(directory.file(0, ".log"), "r+b") as file:
+        file.seek(positions[5] + place)
+        file.write(b"\x55")
+    told = []
+    found = offsets(stratalog.open(directory.path).scan(batch_bytes=500, on_damage=told.append))
+    assert found == [*range(50), *range(60, 100)]
+    (damage,) = told
+    assert (damage.path, damage.position, damage.size) == (
+        directory.file(0, ".log"), positions[5], positions[6] - positions[5],
+    )  # fmt: skip
+    assert (damage.first_offset, damage.next_offset) == (50, 60)
+    assert damage.reason
+
+
+def test_markers_behind_damage_are_not_overlooked(tmp_path):
+    """Whether a transaction was committed stands behind the damage: it may not be taken for aborted."""
+    directory = Directory(tmp_path)
+    batches = [simple(0, 2), txn(2, 1, 2), simple(4, 2), marker(6, 1, committed=True), simple(7)]
+    positions = directory.segment(0, batches)
+    with open(directory.file(0, ".log"), "r+b") as file:
+        file.seek(positions[2] + 8)
+        file.write(b"\x55")
+    reader = stratalog.open(directory.path)
+    with pytest.raises(CorruptBatch, match=r"0000\.log: ") as caught:
+        list(reader.scan(0, 4))
+    assert caught.value.position == positions[2]
+    told = []
+    assert offsets(reader.scan(0, 4, on_damage=told.append)) == [0, 1, 2, 3]
+    assert offsets(reader.scan(on_damage=told.append)) == [0, 1, 2, 3, 7]
+    assert told[-1].position == positions[2]
+
+
 def test_offsets_that_go_back_are_damage(tmp_path):
     """No checksum covers a base offset, so its order is checked."""
     directory = Directory(tmp_path)

@@ -129,6 +129,39 @@ def test_an_identity_is_the_same_for_the_same_batch_only():
     assert len({one.producer_id, *(other.producer_id for other in others)}) == 4
 
 
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+def test_old_formats_are_read_from_files(tmp_path, codec):
+    """v0, v1 and v2 in one segment, plain and compressed, through planning and a task."""
+    from stratalog.records.batch import Record, build_batch
+    from stratalog.records.legacy import build_message_set
+    from stratalog.spark.files import Files, read_files
+
+    def some(first, count):
+        return [Record(i, 1000 + i, b"k%d" % i if i % 3 else None, b"v%d" % i) for i in range(first, first + count)]
+
+    directory = tmp_path / "old-0"
+    directory.mkdir()
+    data = b"".join(
+        [
+            bytes(build_message_set(some(0, 5), 0, codec=codec)),
+            bytes(build_message_set(some(5, 7), 1, codec=codec)),
+            bytes(build_batch([(r.timestamp, r.key, r.value) for r in some(12, 4)], base_offset=12, codec=codec)),
+        ]
+    )
+    (directory / f"{0:020d}.log").write_bytes(data)
+    options = read_options({"path": str(tmp_path), "subscribe": "old"}, streaming=False)
+    assert Files(options).spans([("old", 0)]) == {("old", 0): (0, 16)}
+    for start, stop in ((0, 16), (3, 9), (6, 13)):
+        piece = Slice("old", 0, start, stop, str(directory))
+        columns = ("offset", "timestamp", "key", "value")
+        rows = [r for b in read_files(piece, options, columns, None, None) for r in b.to_pylist()]
+        wanted = some(0, 16)[start:stop]
+        assert [(r["offset"], r["key"], r["value"]) for r in rows] == [(w.offset, w.key, w.value) for w in wanted]
+        assert [round(r["timestamp"].timestamp() * 1000) for r in rows] == [
+            -1 if w.offset < 5 else w.timestamp for w in wanted
+        ]
+
+
 # --- a task's producer against a broker -------------------------------------------------------------------------------
 def batch_of(values, keys=None):
     keys = [b"k%d" % (len(value) % 3) for value in values] if keys is None else keys
