@@ -306,3 +306,32 @@ def test_offsets_of_a_test_expire_when_its_clock_is_moved(tmp_path):
         broker.clock.advance(days=2)
         until(lambda: consumer.committed(wanted, 10)[0].offset == confluent_kafka.OFFSET_INVALID)
         consumer.close()
+
+
+def test_an_automatic_commit_covers_the_previous_poll_only(broker):
+    """G07: who dies with what it was given last leaves all of it to the next one; nothing unprocessed is skipped."""
+    produce(broker.bootstrap, "jobs", 40)
+    settings = {
+        "bootstrap_servers": broker.bootstrap,
+        "group_id": "workers",
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": True,
+        "auto_commit_interval_ms": 1,
+        "max_poll_records": 5,
+    }
+    consumer = kafka.KafkaConsumer("jobs", **settings)
+    processed: list[int] = []
+    given: list[int] = []
+    end = time.monotonic() + SECONDS_MAX
+    while len(processed) < 15 and time.monotonic() < end:
+        processed += given  # done with what the poll before brought
+        time.sleep(0.01)
+        given = [int(record.value) for rows in consumer.poll(500).values() for record in rows]
+    assert len(processed) >= 15
+    assert given, "the last poll was to bring what is never processed"
+    consumer.close(autocommit=False)  # dies with `given` in its hands
+    after = kafka.KafkaConsumer("jobs", **settings)
+    rest = [int(record.value) for _, record in zip(range(40 - len(processed)), after, strict=False)]
+    after.close()
+    assert set(given) <= set(rest)
+    assert sorted(processed + rest) == list(range(40))
