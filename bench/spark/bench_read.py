@@ -80,6 +80,7 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="64 MiB instead of 1 GiB")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="only sizes with this in their name")
+    parser.add_argument("--query", default="", help="only queries with this in their name")
     parser.add_argument("--no-wire", action="store_true")
     parser.add_argument("--no-history", action="store_true")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting for the session")
@@ -166,6 +167,8 @@ def compare(
     assert files("").count() == records == theirs("").count()
     rows = []
     for query, (wanted, run) in QUERIES.items():
+        if arguments.query not in query:
+            continue
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         cpu: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(arguments.rounds):

@@ -9,6 +9,7 @@ import pytest
 
 import kafka_peer
 import spark_peer
+from spark_patience import patiently
 from stratalog.client import Client, admin
 from stratalog.spark import reason
 
@@ -262,17 +263,20 @@ def test_what_kafkas_source_refuses_is_refused_here(spark, peer):
 
 
 def streamed(spark, peer, place, name, source, **options):
-    """All rows of a streaming query, and how many each of its batches had."""
+    """All rows of a streaming query, how many batches it had, where it ended."""
     reader = spark.readStream.format(source).option("subscribe", "mixed,txn,cut").option("startingOffsets", "earliest")
-    reader = reader.option("includeHeaders", "true").option("maxOffsetsPerTrigger", "6000").options(**options)
-    query = (
-        reader.load().writeStream.format("memory").queryName(name).trigger(availableNow=True)
-        .option("checkpointLocation", str(place / name)).start()
-    )  # fmt: skip
-    query.awaitTermination()
-    offsets = sorted(int(p.name) for p in (place / name / "offsets").iterdir() if p.name.isdigit())
-    last = (place / name / "offsets" / str(offsets[-1])).read_text().splitlines()[-1]
-    return table(spark.table(name)), len(offsets), json.loads(last)
+    rows = reader.option("includeHeaders", "true").option("maxOffsetsPerTrigger", "6000").options(**options).load()
+
+    def run(attempt):
+        checkpoint = place / f"{name}{attempt}"
+        query = rows.writeStream.format("memory").queryName(checkpoint.name).trigger(availableNow=True)
+        query.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+        return checkpoint
+
+    checkpoint = patiently(run)
+    batches = sorted(int(p.name) for p in (checkpoint / "offsets").iterdir() if p.name.isdigit())
+    last = (checkpoint / "offsets" / str(batches[-1])).read_text().splitlines()[-1]
+    return table(spark.table(checkpoint.name)), len(batches), json.loads(last)
 
 
 def test_a_stream_reads_what_sparks_kafka_source_streams(spark, peer, tmp_path):

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 import stratalog.testing
+from spark_patience import patiently
 from stratalog.client import Client, admin
 from stratalog.spark import reason
 from stratalog.spark.stream import lag
@@ -29,9 +30,12 @@ def start(spark, broker, place, *, way="wire", sink="out", once=True, **options)
 
 
 def run(*args, **options):
-    query = start(*args, **options)
-    query.awaitTermination()
-    return query
+    def once(_):
+        query = start(*args, **options)
+        query.awaitTermination()
+        return query
+
+    return patiently(once)
 
 
 def forget_last_commit(place):
