@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import linecache
 import random
 import struct
+import sys
 import tracemalloc
 from typing import Any
 
@@ -151,6 +153,136 @@ def hot_shape(cls: type[Message], version: int, rng: random.Random) -> Any:
 
 
 HOT = [cls for cls in ALL if cls.__name__ in ("ProduceRequest", "ProduceResponse", "FetchRequest", "FetchResponse")]
+
+
+def usual_shape(structure: type[Struct], version: int, rng: random.Random) -> Any:
+    """One element in each array, little that is unusual: what `straight` reads, and its near neighbours."""
+    made = structure()
+    for field in structure.__fields__:
+        if not field.exists_in(version) or (field.tagged_in(version) and rng.random() < 0.98):
+            continue
+        inner = field.element if field.kind == "array" else field
+        assert inner is not None
+        if rng.random() < 0.03:
+            value = random_value(field, version, rng, 3)
+        elif field.rare or (field.kind == "string" and field.default is None):
+            value = None if field.nullable_in(version) and field.default is None else field.fresh_default()
+        elif field.kind == "records":
+            value = memoryview(rng.randbytes(rng.choice((0, 1, 126, 127, 128, 16_382, 16_383, 16_384))))
+        elif inner.structure is not None:
+            value = usual_shape(inner.structure, version, rng)
+        else:
+            value = random_value(inner, version, rng, 3)
+        if field.kind == "array" and isinstance(value, inner.structure or object) and not isinstance(value, list):
+            value = [value] * rng.choice((1,) * 20 + (0, 2))
+        setattr(made, field.name, value)
+    return made
+
+
+STRAIGHT = [cls for cls in ALL if cls.one_of_each]
+
+
+@pytest.mark.parametrize("cls", STRAIGHT, ids=lambda cls: cls.__name__)
+def test_straight_code_agrees_on_the_shape_it_knows_and_beside_it(cls: type[Message]) -> None:
+    """STYLE 14: what is read without loops is read as the interpreter reads it, and what is damaged is refused."""
+    assert cls.flexible is not None
+    rng = random.Random(cls.__name__ + "straight")
+    for version in range(cls.flexible, cls.versions[1] + 1):
+        decode = compiler.compiled_decoder(cls, version)
+        for _ in range(25):
+            message = usual_shape(cls, version, rng)
+            try:
+                expected = joined(interpreter.encode(message, version))
+            except Unencodable:
+                continue  # null where it cannot be
+            for data in (expected, memoryview(expected)):
+                assert decode(data, 0, len(data)) == (message, len(data))
+            assert decode(b"#" + expected + b"\x01", 1, len(expected) + 2) == (message, len(expected) + 1)
+            if len(expected) > 400:
+                continue
+            damaged = [expected[:cut] for cut in range(len(expected))]
+            for at in range(len(expected)):
+                bytes_there = (expected[at] ^ 1, expected[at] ^ 0x80, 0, 1, 2, 3, 0x80)
+                damaged += [expected[:at] + bytes((byte,)) + expected[at + 1 :] for byte in bytes_there]
+                damaged.append(expected[:at] + b"\x80\x00" + expected[at + 1 :])  # a varint longer than need be
+            for data in rng.choices(damaged, k=20):
+                try:
+                    wanted = interpreter.decode(cls, data, 0, version)
+                except Malformed:
+                    wanted = None
+                assert outcome(decode, data) == wanted
+                assert outcome(decode, memoryview(data)) == wanted
+
+
+@pytest.mark.parametrize("cls", STRAIGHT, ids=lambda cls: cls.__name__)
+def test_the_usual_shape_is_read_without_loops(cls: type[Message]) -> None:
+    """A condition that never holds would make the straight code a detour that no other test sees."""
+    version = cls.versions[1]
+    decode = compiler.compiled_decoder(cls, version)
+    code = decode.__code__
+    text = linecache.getlines(code.co_filename)
+    behind = 1 + next(number for number, line in enumerate(text, 1) if line.strip() == "except short:")
+    furthest = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal furthest
+        if frame.f_code is code:
+            furthest = max(furthest, frame.f_lineno)
+        return trace
+
+    data = plainest(cls, version).encode_bytes(version)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        decode(data, 0, len(data))
+    finally:
+        sys.settrace(before)
+    assert 0 < furthest < behind
+
+
+@pytest.mark.parametrize("size", [2**21 - 2, 2**21 - 1, 2**21])
+def test_payloads_of_megabytes_have_lengths_of_three_and_four_bytes(size: int) -> None:
+    """Where the straight code ends and the general one takes over."""
+    for cls in HOT:
+        if not any(inner.kind == "records" for inner in every_field(cls)):
+            continue
+        message = plainest(cls, cls.versions[1])
+        partition = message
+        while not hasattr(partition, "records"):
+            arrays = [field.name for field in partition.__fields__ if field.kind == "array" and not field.rare]
+            (partition,) = next(value for name in arrays if (value := getattr(partition, name)))
+        partition.records = bytes(size)
+        data = message.encode_bytes(cls.versions[1])
+        for decode in (compiler.compiled_decoder(cls, cls.versions[1]), compiler.decoder(cls, cls.versions[1])):
+            assert decode(data, 0, len(data)) == (message, len(data))
+
+
+def every_field(structure: type[Struct]) -> list[Field]:
+    found = []
+    for field in structure.__fields__:
+        inner = field.element if field.kind == "array" else field
+        assert inner is not None
+        found.append(inner)
+        if inner.structure is not None:
+            found += every_field(inner.structure)
+    return found
+
+
+def plainest(structure: type[Struct], version: int) -> Any:
+    """One element in each array, defaults everywhere else."""
+    made = structure()
+    for field in structure.__fields__:
+        inner = field.element if field.kind == "array" else field
+        assert inner is not None
+        if field.exists_in(version) and not field.tagged_in(version) and not field.rare:
+            if field.kind == "records":
+                setattr(made, field.name, b"some bytes")
+            elif inner.structure is not None:
+                value = plainest(inner.structure, version)
+                setattr(made, field.name, [value] if field.kind == "array" else value)
+            elif field.kind == "array":
+                setattr(made, field.name, [inner.default])
+    return made
 
 
 @pytest.mark.parametrize("cls", HOT, ids=lambda cls: cls.__name__)
@@ -510,8 +642,6 @@ def test_payloads_are_not_printed() -> None:
 
 def test_the_source_is_shown_in_tracebacks_and_by_dump() -> None:
     """The design: the generated source is in linecache and can be printed."""
-    import linecache
-
     text = compiler.dump("Heartbeat", 4)
     assert "HeartbeatRequest, version 4" in text
     assert "HeartbeatResponse, version 4" in text

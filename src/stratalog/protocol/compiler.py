@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stratalog.base.failures import Malformed
 from stratalog.base.limits import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from stratalog.base.types import ZERO_UUID, Buffer, FileRegion, Uuid
+from stratalog.protocol import straight as straight_code
 from stratalog.protocol.interpreter import check_version, is_flexible
 from stratalog.protocol.schema import (
     FIXED_WIDTH,
@@ -69,9 +70,10 @@ def encoder(cls: type[Message], version: int) -> Encoder:
     return known
 
 
-def compiled_decoder(cls: type[Message], version: int) -> Decoder:
-    """The generated one, also where there is one written by hand: for tests and benches."""
-    return _load(_DecoderSource(cls, version), "decode")  # type: ignore[no-any-return]
+def compiled_decoder(cls: type[Message], version: int, *, straight: bool = True) -> Decoder:
+    """The generated one, also where there is one written by hand: for tests and benches.  Without `straight` it begins
+    with its loops: for a codec by hand that has tried the usual shape already."""
+    return _load(_DecoderSource(cls, version, straight), "decode")  # type: ignore[no-any-return]
 
 
 def compiled_encoder(cls: type[Message], version: int) -> Encoder:
@@ -256,6 +258,7 @@ _HELPERS: Final = {
     "uvarint_bytes": uvarint_bytes,
     "string_length": string_length,
     "unknown_tags": unknown_tags,
+    "short": (struct.error, IndexError, UnicodeDecodeError),
     "tagged": tagged,
     "payload_length": payload_length,
     "put_payload": put_payload,
@@ -386,8 +389,9 @@ class _Layout:
 class _DecoderSource(_Source):
     """`b` is the input, `p` the position.  Reads of fixed width are collected in `run` until something needs `p`."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, straight: bool = True) -> None:
         super().__init__(cls, version)
+        self.straight = straight and cls.one_of_each and self.flexible and straight_code.fits(cls, version)
         self.run: list[_Read] = []
         self.guessing = True
         self.nesting = 0
@@ -399,8 +403,6 @@ class _DecoderSource(_Source):
         with self.block("def decode(b, p, end):"):
             with self.block("if type(b) is not bytes:"):
                 self.line("return decode_view(b, p, end)" if self.with_records else "b = bytes(b)")
-            if self.with_records:
-                self.line("view = memoryview(b)")
             self.body()
         if self.with_records:
             # The same once more for a memoryview, of which nothing but the small fields may be copied.
@@ -408,10 +410,13 @@ class _DecoderSource(_Source):
             self.line("")
             self.line("")
             with self.block("def decode_view(b, p, end):"):
-                self.line("view = memoryview(b)")
                 self.body()
 
     def body(self) -> None:
+        if self.straight:
+            straight_code.write(self)
+        if self.with_records:
+            self.line("view = memoryview(b)")
         self.structure(self.cls, "o")
         with self.block("if p > end:"):
             self.line("raise IndexError(p)")
@@ -445,9 +450,12 @@ class _DecoderSource(_Source):
             self.line(f"{targets} = b[p]")
             self.line("p += 1")
         else:
-            unpack = self.name(f"unpack_{letters}", _unpack_from(letters))
-            self.line(f"{targets}{',' if len(run) == 1 else ''} = {unpack}(b, p)")
+            self.line(f"{targets}{',' if len(run) == 1 else ''} = {self.unpacker(letters)}(b, p)")
             self.line(f"p += {struct.calcsize('>' + letters)}")
+
+    def unpacker(self, letters: str) -> str:
+        """The name of `unpack_from` for these letters."""
+        return self.name(f"unpack_{letters}", _unpack_from(letters))
 
     def again(self, run: list[_Read]) -> None:
         """The guess was wrong: go back to the first rare field and read what follows field by field."""
@@ -695,15 +703,19 @@ class _DecoderSource(_Source):
                 self.line("p = q")
 
     def constants(self, made: str, absent: list[tuple[Field, str]]) -> None:
+        for line in self.constant_lines(made, absent):
+            self.line(line)
+
+    def constant_lines(self, made: str, absent: list[tuple[Field, str]]) -> list[str]:
         """What does not come from the input: one line for each value that fields may share."""
+        lines = []
         shared: dict[str, list[str]] = {"None": [f"{made}._tags"]}
         for field, literal in absent:
             if literal == "[]" or literal.endswith("()"):
-                self.line(f"{made}.{field.slot} = {literal}")
+                lines.append(f"{made}.{field.slot} = {literal}")
             else:
                 shared.setdefault(literal, []).append(f"{made}.{field.slot}")
-        for literal, targets in shared.items():
-            self.line(" = ".join(targets) + f" = {literal}")
+        return lines + [" = ".join(targets) + f" = {literal}" for literal, targets in shared.items()]
 
     def structure(self, structure: type[Struct], made: str) -> None:
         """A struct into the local `made`."""

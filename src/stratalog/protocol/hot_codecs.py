@@ -35,7 +35,7 @@ def decoder(cls: type[Message], version: int) -> _Decode | None:
         return None
     from stratalog.protocol.compiler import compiled_decoder
 
-    return make(version, compiled_decoder(cls, version))
+    return make(version, compiled_decoder(cls, version, straight=False))
 
 
 def encoder(cls: type[Message], version: int) -> _Encode | None:

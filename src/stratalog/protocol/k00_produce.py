@@ -47,6 +47,7 @@ class ProduceRequest(Message):
     api_key = 0
     versions = (0, 13)
     flexible = 9
+    one_of_each = True
 
     transactional_id: str | None = string(since=3, nullable=3, default=None)
     acks: int = int16()
@@ -94,6 +95,7 @@ class ProduceResponse(Message):
     api_key = 0
     versions = (0, 13)
     flexible = 9
+    one_of_each = True
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32(since=1, ignorable=True)

@@ -82,6 +82,7 @@ class FetchRequest(Message):
     api_key = 1
     versions = (0, 18)
     flexible = 12
+    one_of_each = True
 
     cluster_id: str | None = tag(0, string(nullable=12, default=None, ignorable=True), since=12)
     replica_id: int = int32(until=14, default=-1)
@@ -150,6 +151,7 @@ class FetchResponse(Message):
     api_key = 1
     versions = (0, 18)
     flexible = 12
+    one_of_each = True
 
     throttle_time_ms: int = int32(since=1, ignorable=True)
     error_code: int = int16(since=7, ignorable=True)

@@ -40,6 +40,7 @@ class ListOffsetsRequest(Message):
     api_key = 2
     versions = (0, 11)
     flexible = 6
+    one_of_each = True
 
     replica_id: int = int32()
     isolation_level: int = int8(since=2)
@@ -65,6 +66,7 @@ class ListOffsetsResponse(Message):
     api_key = 2
     versions = (0, 11)
     flexible = 6
+    one_of_each = True
 
     throttle_time_ms: int = int32(since=2, ignorable=True)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

@@ -42,6 +42,7 @@ class OffsetCommitRequest(Message):
     api_key = 8
     versions = (0, 10)
     flexible = 8
+    one_of_each = True
 
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(since=1, default=-1, ignorable=True)
@@ -66,6 +67,7 @@ class OffsetCommitResponse(Message):
     api_key = 8
     versions = (0, 10)
     flexible = 8
+    one_of_each = True
 
     throttle_time_ms: int = int32(since=3, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

@@ -18,6 +18,7 @@ class HeartbeatRequest(Message):
     api_key = 12
     versions = (0, 4)
     flexible = 4
+    one_of_each = True
 
     group_id: str = string()
     generation_id: int = int32()
@@ -29,6 +30,7 @@ class HeartbeatResponse(Message):
     api_key = 12
     versions = (0, 4)
     flexible = 4
+    one_of_each = True
 
     throttle_time_ms: int = int32(since=1, ignorable=True)
     error_code: int = int16()

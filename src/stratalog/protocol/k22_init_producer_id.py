@@ -23,6 +23,7 @@ class InitProducerIdRequest(Message):
     api_key = 22
     versions = (0, 6)
     flexible = 2
+    one_of_each = True
 
     transactional_id: str | None = string(nullable=0)
     transaction_timeout_ms: int = int32()
@@ -36,6 +37,7 @@ class InitProducerIdResponse(Message):
     api_key = 22
     versions = (0, 6)
     flexible = 2
+    one_of_each = True
 
     throttle_time_ms: int = int32(ignorable=True)
     error_code: int = int16()

@@ -32,6 +32,7 @@ class OffsetForLeaderEpochRequest(Message):
     api_key = 23
     versions = (0, 4)
     flexible = 4
+    one_of_each = True
 
     replica_id: int = int32(since=3, default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
@@ -53,6 +54,7 @@ class OffsetForLeaderEpochResponse(Message):
     api_key = 23
     versions = (0, 4)
     flexible = 4
+    one_of_each = True
 
     throttle_time_ms: int = int32(since=2, ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -35,6 +35,7 @@ class AddPartitionsToTxnRequest(Message):
     api_key = 24
     versions = (0, 5)
     flexible = 3
+    one_of_each = True
 
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, since=4)
     v3_and_below_transactional_id: str = string(until=3)
@@ -62,6 +63,7 @@ class AddPartitionsToTxnResponse(Message):
     api_key = 24
     versions = (0, 5)
     flexible = 3
+    one_of_each = True
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=4, ignorable=True)

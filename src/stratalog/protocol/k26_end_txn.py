@@ -20,6 +20,7 @@ class EndTxnRequest(Message):
     api_key = 26
     versions = (0, 5)
     flexible = 3
+    one_of_each = True
 
     transactional_id: str = string()
     producer_id: int = int64()
@@ -31,6 +32,7 @@ class EndTxnResponse(Message):
     api_key = 26
     versions = (0, 5)
     flexible = 3
+    one_of_each = True
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

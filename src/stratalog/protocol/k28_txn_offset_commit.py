@@ -34,6 +34,7 @@ class TxnOffsetCommitRequest(Message):
     api_key = 28
     versions = (0, 6)
     flexible = 3
+    one_of_each = True
 
     transactional_id: str = string()
     group_id: str = string()
@@ -60,6 +61,7 @@ class TxnOffsetCommitResponse(Message):
     api_key = 28
     versions = (0, 6)
     flexible = 3
+    one_of_each = True
 
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

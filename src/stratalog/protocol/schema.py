@@ -497,6 +497,9 @@ class Message(Struct):
     """The first and the last version that we speak."""
     flexible: ClassVar[int | None] = None
     """The first flexible version; None for never."""
+    one_of_each: ClassVar[bool] = False
+    """Messages of this kind mostly have one element in each array and little that is unusual: decoders of flexible
+    versions then try that shape first, see `straight`."""
     _decoders: ClassVar[dict[int, Decoder]] = {}
     _encoders: ClassVar[dict[int, Encoder]] = {}
 
