@@ -219,7 +219,7 @@ class World:
         """As `LogRegistry.checkpoint`."""
         log = self.log
         checkpoints.write_offsets(self.disk, f"{DATA}/{layout.RECOVERY_POINTS}", {KEY: log.recovery_point})
-        starts = {KEY: log.log_start_offset} if log.log_start_offset > log.segments[0].base_offset else {}
+        starts = {} if log.is_start_in_a_name else {KEY: log.log_start_offset}
         checkpoints.write_offsets(self.disk, f"{DATA}/{layout.LOG_STARTS}", starts)
         self.must(start_min=max(self.state.start_min, log.log_start_offset if starts else 0))
 

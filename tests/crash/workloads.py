@@ -110,6 +110,7 @@ def deletions():
     world.flush()
     world.checkpoint()
     world.delete_segments(len(world.log.segments) - 1)
+    world.checkpoint()
     world.append(1, pid=4)
     world.flush()
     world.checkpoint()

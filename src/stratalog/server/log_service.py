@@ -21,6 +21,7 @@ from typing import Any, Final
 from stratalog.base.ports import Clock, Disk, Rng
 from stratalog.base.types import MAX_INT64, ZERO_UUID, Millis, Uuid
 from stratalog.controller.controller import Result
+from stratalog.logs import reserve
 from stratalog.logs.background import Background, Intervals
 from stratalog.logs.cleaner.manager import CleanerManager, Settings
 from stratalog.logs.moves import Moves
@@ -40,6 +41,7 @@ disks, not for processors, and start when they are wanted."""
 CLEANERS_MAX: Final = 64
 """Beyond this, cleaners wait for each other."""
 STATUS_DELAY_MS: Final = 1_000
+RESERVE_LOOK_MS: Final = 60_000
 
 
 class LogService:
@@ -132,6 +134,9 @@ class LogService:
         self.moves = Moves(self.logs, self.background_pool, node)
         self.moves.assigned = self._assigned
         self._take_config()
+        for directory in self.logs.online:
+            reserve.hold(self._disk, directory.path)
+        node.after(RESERVE_LOOK_MS, self._hold_reserve)
         self.background.start()
         self.cleaner.start(config["log.initial.task.delay.ms"])
         self.moves.start()
@@ -169,6 +174,24 @@ class LogService:
             broker_id=node.node_id, broker_epoch=broker.epoch, cordoned_log_dirs=ids
         )
         node.controller.submit(lambda _: Result([record], None), None, now)
+
+    def _hold_reserve(self, _: Millis) -> None:
+        """What the next start on a full disk needs, off the loop."""
+        node = self._node
+        assert node is not None
+
+        def done(_: Any, error: BaseException | None) -> None:
+            if error is not None:
+                raise error
+            node.after(RESERVE_LOOK_MS, self._hold_reserve)
+
+        paths = self.online_paths
+
+        def work() -> None:
+            for path in paths:
+                reserve.hold(self._disk, path)
+
+        self.background_pool.submit("reserve", work, done)
 
     # --- what `stratalog why` reads ----------------------------------------------------------------------------------
     def _status_soon(self) -> None:

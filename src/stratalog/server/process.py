@@ -9,6 +9,7 @@ Stop: take no more connections, answer what is in flight, flush and close the lo
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import resource
 import socket
@@ -319,7 +320,14 @@ class Broker:
             loop.drain()
 
     def _close_metadata(self) -> None:
-        self.metadata.close(clean=self._clean)
+        try:
+            self.metadata.close(clean=self._clean)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # Nothing is lost: the next start looks through the logs as after a crash.
+            log.error("no room for a clean stop: %s", error)
+            self._clean = False
 
     def _close_logs(self) -> None:
         self.logs.close(clean=self._clean)

@@ -53,7 +53,7 @@ _SAME_DAY_MS = 3_600_000
 """A producer that was heard of this shortly before a snapshot was not expired then."""
 Progress = Callable[[int, int], None]
 CHECKPOINTS = (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS, layout.CLEANER_OFFSETS)
-_OURS = frozenset(("stratalog-status.json",))
+_OURS = frozenset(("stratalog-status.json", "stratalog-reserve"))
 """Files of this broker beside those of the format."""
 _KNOWN_FILES = frozenset((layout.LEADER_EPOCHS, layout.PARTITION_METADATA, "quorum-state", layout.LOCK))
 _RESTORE = "restore this replica from another one, or take what is readable with `stratalog dump --records`"
