@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -202,6 +205,45 @@ def test_help_of_every_command_is_there(capsys: pytest.CaptureFixture[str]) -> N
             cli.main([name, "--help"])
         assert ended.value.code == 0
         assert "usage: stratalog " + name in capsys.readouterr().out
+
+
+def test_a_follower_prints_what_comes_until_ctrl_c_or_until_nobody_reads(
+    cluster: stratalog.testing.TestBroker,
+) -> None:
+    """Exit codes as a shell expects them, and never a trace: 130 after SIGINT, 0 when `head` has had enough."""
+    cluster.create_topic("follow")
+    cluster.produce("follow", [b"old"])
+    command = [sys.executable, "-m", "stratalog.cli", "consume", "follow", "-f", "-b", cluster.bootstrap]
+    one = subprocess.Popen([*command, "--from", "end"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    two = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert one.stdout is not None and two.stdout is not None and two.stderr is not None
+    assert two.stdout.readline() == b"old\n"
+    two.stdout.close()
+    deadline = time.monotonic() + 30
+    while two.poll() is None and time.monotonic() < deadline:  # the next record finds the pipe closed
+        cluster.produce("follow", [b"new"])
+        time.sleep(0.1)
+    assert two.wait(10) == 0 and b"Traceback" not in two.stderr.read()
+    assert one.stdout.readline() == b"new\n"
+    one.send_signal(signal.SIGINT)
+    _, err = one.communicate(timeout=20)
+    assert one.returncode == 130 and b"Traceback" not in err
+
+
+def test_bash_completes_subcommands_and_options() -> None:
+    script = subprocess.run(
+        [sys.executable, "-m", "stratalog.cli", "completions", "bash"], capture_output=True, text=True, check=True
+    ).stdout
+    ask = "COMP_WORDS=({}); COMP_CWORD={}; _stratalog; echo ${{COMPREPLY[@]}}"
+    for words, at, wanted in (
+        ("stratalog con", 1, "consume config"),
+        ("stratalog topic desc", 2, "describe"),
+        ("stratalog consume t --fol", 3, "--follow"),
+    ):
+        done = subprocess.run(
+            ["bash", "-c", script + "\n" + ask.format(words, at)], capture_output=True, text=True, check=True
+        )
+        assert set(done.stdout.split()) == set(wanted.split()), done
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

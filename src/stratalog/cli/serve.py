@@ -74,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     bar = Progress("loading", unit=lambda logs: f"{logs:,.0f} logs")
-    broker.on_loading = lambda loading: bar.update(loading.share, loading.total)
+    if not args.quiet:
+        broker.on_loading = lambda loading: bar.update(loading.share, loading.total)
     try:
         with bar:
             broker.start()
