@@ -1,0 +1,227 @@
+"""The registry by itself, on a simulated disk and a pool that the test turns: lanes, progress, logs that cannot be
+read."""
+
+import pytest
+
+from stratalog.base.failures import Malformed
+from stratalog.base.types import Uuid
+from stratalog.logs.background import Lanes
+from stratalog.logs.cleaner.manager import CleanerManager, Settings
+from stratalog.logs.registry import Loading, LogRegistry
+from stratalog.records import batch as batches
+from stratalog.server.clock import RealRng
+from stratalog.sim.disk import SimDisk
+from stratalog.storage import checkpoints, layout
+from stratalog.storage.config import LogConfig
+
+NOW = 1_700_000_000_000
+TOPIC_ID = Uuid(bytes(range(16)))
+CONFIG = LogConfig(segment_bytes=900, segment_index_bytes=120, retention_bytes=1000, file_delete_delay_ms=0)
+CLEAN = f"/data/{layout.CLEAN_SHUTDOWN}"
+
+
+class Hand:
+    """A pool whose work is done when the test says so, and which."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def submit(self, name, work, done):
+        self.waiting.append((name, work, done))
+
+    def after(self, delay_ms, callback):
+        self.waiting.append(("timer", lambda: None, lambda result, error: callback(NOW)))
+
+    def do(self, number=0):
+        _, work, done = self.waiting.pop(number)
+        try:
+            result, error = work(), None
+        except OSError as failure:
+            result, error = None, failure
+        done(result, error)
+
+    def run(self):
+        while self.waiting:
+            self.do()
+
+
+def registry(disk, config=CONFIG):
+    pool = Hand()
+    made = LogRegistry(disk, pool, RealRng(), ["/data"], config_of=lambda topic: config)
+    made.open()
+    made.load(NOW)
+    made.test_pool = pool
+    return made
+
+
+def filled(made, name="t", batches_of=12):
+    log = made.create(name, 0, TOPIC_ID, NOW)
+    for _ in range(batches_of):
+        builder = batches.BatchBuilder(base_offset=0)
+        builder.append(NOW, b"k", b"v" * 200)
+        log.append_as_leader(memoryview(builder.build()), 0, NOW)
+        log.maybe_increment_high_watermark(log.log_end)
+    return log
+
+
+def stopped(disk):
+    """A stopped broker's data directory with `t-0`, whose log start is in a checkpoint, and `u-0`."""
+    made = registry(disk)
+    log = filled(made)
+    log.delete_records(1)
+    filled(made, "u")
+    made.checkpoint()
+    made.checkpoint_high_watermarks()
+    made.test_pool.run()
+    made.close()
+
+
+@pytest.fixture
+def unreadable(monkeypatch):
+    """While it is set, `t-0` cannot be loaded."""
+    real = LogRegistry._load
+    wanted = [True]
+
+    def load(self, directory, key, *arguments, **options):
+        if wanted and key == ("t", 0) and arguments[0] is None:
+            raise Malformed("t-0: nonsense")
+        return real(self, directory, key, *arguments, **options)
+
+    monkeypatch.setattr(LogRegistry, "_load", load)
+    return wanted
+
+
+def test_a_disk_that_hangs_delays_only_its_own_lane() -> None:
+    pool = Hand()
+    lanes = Lanes(pool, "flush")
+    done = []
+    for path in ("/one/a-0", "/one/b-0", "/two/c-0"):
+        lanes.of(path).submit(lambda path=path: path, lambda result, error: done.append(result))
+    assert [name for name, _, _ in pool.waiting] == ["flush /one", "flush /two"], "one piece of each directory"
+    pool.do(1)
+    assert done == ["/two/c-0"] and len(lanes.of("/one/x")) == 2
+    pool.run()
+    assert done == ["/two/c-0", "/one/a-0", "/one/b-0"] and len(lanes.of("/one/x")) == 0
+
+
+def test_a_lane_goes_on_behind_work_that_failed() -> None:
+    pool = Hand()
+    lane = Lanes(pool, "flush").of("/one/a-0")
+    seen = []
+
+    def broken(result, error):
+        seen.append(result)
+        raise RuntimeError("a bug")
+
+    lane.submit(lambda: 1, broken)
+    lane.submit(lambda: 2, lambda result, error: seen.append(result))
+    with pytest.raises(RuntimeError):
+        pool.do()
+    pool.run()
+    assert seen == [1, 2]
+
+
+def test_the_progress_of_a_load_counts_logs_under_way_in_part() -> None:
+    loading = Loading(total=4)
+    shares = []
+    loading.on_progress = lambda one: shares.append(one.share)
+    loading.recovered("a", 50, 200, 0.0)
+    loading.recovered("b", 100, 100, 0.0)
+    loading.recovered("a", 200, 200, 0.0)
+    loading.loaded("a", 0.0)
+    loading.loaded("b", 0.0)
+    assert shares == [0.25, 1.25, 2.0, 2.0, 2.0]
+    assert (loading.left, loading.segments_recovered, loading.bytes_recovered) == (2, 3, 300)
+
+
+def test_a_log_that_cannot_be_read_keeps_its_checkpoint_entries(unreadable) -> None:
+    """LM-2: when it can be read again, nothing that was deleted comes back."""
+    disk = SimDisk(clock=lambda: NOW)
+    stopped(disk)
+    made = registry(disk)
+    assert made.is_offline(("t", 0)) and made.get("u", 0) is not None and made.online
+    filled(made, "v")
+    made.checkpoint()
+    made.checkpoint_high_watermarks()
+    made.test_pool.run()
+    for name in (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS):
+        assert ("t", 0) in checkpoints.read_offsets(disk, f"/data/{name}"), name
+    made.close()
+    unreadable.clear()
+    again = registry(disk)
+    assert again.get("t", 0).log_start_offset == 1
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_stop_is_not_marked_clean_while_a_log_was_never_recovered(clean, unreadable) -> None:
+    """D01: else the next start takes for sound what nobody has looked at."""
+    disk = SimDisk(clock=lambda: NOW)
+    stopped(disk)
+    if not clean:
+        disk.unlink(CLEAN)
+    made = registry(disk)
+    assert made.is_offline(("t", 0)) and not disk.exists(CLEAN)
+    made.close()
+    assert disk.exists(CLEAN) is clean
+
+
+def test_a_start_that_fails_leaves_no_mark_of_a_clean_stop() -> None:
+    """R23 (KAFKA-15375): the marker is taken, then something else ends the start before the logs are loaded."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk)
+    filled(made)
+    made.close()
+    assert disk.exists(CLEAN)
+    ended = LogRegistry(disk, Hand(), RealRng(), ["/data"], config_of=lambda topic: CONFIG)
+    ended.open()
+    ended.close(clean=False)
+    assert not disk.exists(CLEAN)
+    assert ("t", 0) in checkpoints.read_offsets(disk, f"/data/{layout.RECOVERY_POINTS}")
+
+
+def test_a_topic_whose_log_cannot_be_read_is_deleted_like_any_other(unreadable) -> None:
+    disk = SimDisk(clock=lambda: NOW)
+    stopped(disk)
+    made = registry(disk)
+    made.delete("t", 0)
+    assert not disk.exists("/data/t-0") and not made.is_offline(("t", 0))
+    made.test_pool.run()
+    assert not [name for name in disk.listdir("/data") if name.startswith("t-0")]
+    assert filled(made, "t", 1).log_end_offset == 1, "the next topic of its name begins anew"
+
+
+def test_retention_goes_on_while_the_cleaner_is_paused_and_stays_away_while_it_works() -> None:
+    """LM-3."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk)
+    log = filled(made)
+    pool = made.test_pool
+    made.cleaner = CleanerManager(made, pool, RealRng(), pool, Settings(), now_ms=lambda: NOW, monotonic_ms=lambda: NOW)
+    made.cleaner.states.start(("t", 0))
+    assert made.retain(("t", 0), NOW) == 0
+    made.cleaner.states.done(("t", 0))
+    made.pause_cleaning(("t", 0))
+    assert made.retain(("t", 0), NOW) > 0 and log.log_start_offset > 0
+    made.resume_cleaning(("t", 0))
+
+
+def test_checkpoints_that_found_no_room_are_written_in_the_next_round() -> None:
+    """LM-2, LM-10: also when nothing has changed since."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk)
+    log = filled(made)
+    log.delete_records(1)
+    log.flush()
+    answers = []
+    with disk.full(part="checkpoint"):
+        made.persist_log_starts([("t", 0)], answers.append)
+        made.checkpoint()
+        made.checkpoint_high_watermarks()
+        made.test_pool.run()
+    assert [type(answer) for answer in answers] == [OSError] and made.online
+    made.checkpoint()
+    made.checkpoint_high_watermarks()
+    made.test_pool.run()
+    assert checkpoints.read_offsets(disk, f"/data/{layout.LOG_STARTS}")["t", 0] == 1
+    assert checkpoints.read_offsets(disk, f"/data/{layout.RECOVERY_POINTS}")["t", 0] == 12
+    assert checkpoints.read_offsets(disk, f"/data/{layout.HIGH_WATERMARKS}")["t", 0] == 12
