@@ -1,4 +1,4 @@
-"""What the kernels do in a second, on one thread: `python bench/micro/bench_kernels.py [--json]`.
+"""What the kernels do in a second, on one thread.
 
 CPU time, medians of several runs; the data is made here.  Targets (issues 3 and 6): Arrow at least 3 GB/s for batches
 of 16 KiB with 100-byte values; the map and the rewrite together at least 2 x 114 MB/s (100 B, 2 M keys) and
@@ -7,8 +7,6 @@ of 16 KiB with 100-byte values; the map and the rewrite together at least 2 x 11
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
 import time
@@ -17,12 +15,16 @@ from collections.abc import Callable
 import crc32c
 import numpy as np
 
+from bench._run import Bench
 from stratalog.records import arrow, kernels
 from stratalog.records.batch import assemble, encode_record
 from stratalog.records.kernels import BatchTable, FilterRules
 from stratalog.records.offset_map import OffsetMap
 
 compiled = kernels.load_kernels()
+
+ARROW_GB_PER_SECOND = 3.0
+COMPACT_MB_PER_SECOND = {"100 B": 2 * 114.0, "1 KiB": 1.5 * 476.0}
 
 
 def make_log(total: int, value_size: int, keys: int, *, batch_size: int = 16 << 10, key_size: int = 8) -> bytearray:
@@ -109,28 +111,25 @@ def compact(log: bytearray, memory: int, chunk: int) -> tuple[float, float, int,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mib", type=int, default=256, help="size of each log")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    total = options.mib << 20
-    found: dict[str, float] = {}
+    bench = Bench("kernels")
+    total = (32 if bench.options.quick else 256) << 20
 
     block = np.random.default_rng(1).bytes(16 << 10)
     for name, function in (("kernel", compiled.crc32c), ("crc32c", crc32c.crc32c)):
-        found[f"crc32c of 16 KiB, {name}, us"] = (
-            seconds(lambda f=function: [f(block) for _ in range(2000)]) / 2000 * 1e6
+        bench.value(
+            f"crc32c of 16 KiB, {name}", seconds(lambda f=function: [f(block) for _ in range(2000)]) / 2000 * 1e6, "µs"
         )
 
     for label, value_size, keys in (("100 B", 100, 2_000_000), ("1 KiB", 1024, 200_000)):
         log = make_log(total, value_size, keys)
         gigabytes = len(log) / 1e9
         table = BatchTable(len(log) // 4096)
-        found[f"scan with CRC, {label}, GB/s"] = gigabytes / seconds(lambda g=log, t=table: compiled.scan_batches(g, t))
-        found[f"scan without CRC, {label}, GB/s"] = gigabytes / seconds(
-            lambda g=log, t=table: compiled.scan_batches(g, t, verify=False)
-        )
+        taken = seconds(lambda g=log, t=table: compiled.scan_batches(g, t))
+        bench.value(f"scan with CRC, {label}", gigabytes / taken, "GB/s")
+        taken = seconds(lambda g=log, t=table: compiled.scan_batches(g, t, verify=False))
+        bench.value(f"scan without CRC, {label}", gigabytes / taken, "GB/s")
         pieces = chunks(log, 4 << 20)
+        arrow_wanted = ARROW_GB_PER_SECOND if value_size == 100 else None
         for columns in (None, ("key", "value"), ("offset", "timestamp")):
             name = "all columns" if columns is None else ", ".join(columns)
 
@@ -138,18 +137,15 @@ def main() -> None:
                 for piece, found_batches in pieces:
                     arrow.decode(piece, found_batches, columns=columns)
 
-            found[f"Arrow ({name}), {label}, GB/s"] = gigabytes / seconds(work)
+            bench.value(f"Arrow ({name}), {label}", gigabytes / seconds(work), "GB/s", at_least=arrow_wanted)
         runs = [compact(log, 128 << 20, 4 << 20) for _ in range(3)]
         map_seconds = statistics.median(run[0] for run in runs)
         both = statistics.median(run[0] + run[1] for run in runs)
-        found[f"offset map, {label}, {runs[0][3]} keys, MB/s"] = len(log) / 1e6 / map_seconds
-        found[f"map and rewrite, {label}, {runs[0][3]} keys, MB/s"] = len(log) / 1e6 / both
-        found[f"kept of {label}, %"] = 100 * runs[0][2] / len(log)
-    if options.json:
-        print(json.dumps(found))
-    else:
-        for name, value in found.items():
-            print(f"{value:12.2f}  {name}")
+        wanted = None if bench.options.quick else COMPACT_MB_PER_SECOND[label]  # fewer keys than it is meant for
+        bench.value(f"offset map, {label}, {runs[0][3]} keys", len(log) / 1e6 / map_seconds, "MB/s")
+        bench.value(f"map and rewrite, {label}, {runs[0][3]} keys", len(log) / 1e6 / both, "MB/s", at_least=wanted)
+        bench.value(f"kept of {label}", 100 * runs[0][2] / len(log), "%")
+    bench.finish()
 
 
 if __name__ == "__main__":
