@@ -131,6 +131,20 @@ def test_start_up_needs_no_free_space(kit):
     assert contents(again) == before
 
 
+def test_a_clean_stop_needs_no_free_space(kit):
+    """D20: without the producers' snapshot, the next start reads the log for them."""
+    disk = FailingDisk()
+    log = kit.open(disk=disk)
+    for i in range(10):
+        kit.append(log, b"%d" % i, pid=1, epoch=0, sequence=i)
+    before = contents(log)
+    disk.kind, disk.suffix, disk.errno = "write", ".snapshot", errno.ENOSPC
+    log.close()
+    again = kit.open(disk=disk, had_clean_shutdown=True)
+    assert again.report.findings == [] and contents(again) == before
+    assert kit.append(again, b"9", pid=1, epoch=0, sequence=9).duplicate
+
+
 def test_another_topic_in_the_directory_is_refused(kit):
     mine, other = Uuid(b"\1" * 16), Uuid(b"\2" * 16)
     kit.open(topic_id=mine)

@@ -19,12 +19,14 @@ UNDEFINED = (-1, -1)
 class LeaderEpochs:
     """The cache and its checkpoint file."""
 
-    __slots__ = ("_rows", "directory", "disk")
+    __slots__ = ("_rows", "directory", "disk", "is_written")
 
     def __init__(self, disk: Disk, directory: str, rows: list[tuple[int, int]]) -> None:
         self.disk = disk
         self.directory = directory
         self._rows: list[tuple[int, int]] = []
+        self.is_written = True
+        """Whether the checkpoint says what the rows say."""
         for epoch, start in rows:
             self._rows = _with(self._rows, epoch, start)
 
@@ -48,12 +50,14 @@ class LeaderEpochs:
         if rows and epoch <= rows[-1][0]:
             return False
         self._rows = _with(rows, epoch, start_offset)
+        self.is_written = False
         if write:
             self.write()
         return True
 
     def write(self) -> None:
         checkpoints.write_epochs(self.disk, self.path, self._rows)
+        self.is_written = True
 
     def truncate_from_end(self, end_offset: int, *, write: bool = True) -> bool:
         """Forget epochs that begin at or after `end_offset`."""
@@ -61,6 +65,7 @@ class LeaderEpochs:
         if len(rows) == len(self._rows):
             return False
         self._rows = rows
+        self.is_written = False
         if write:
             self.write()
         return True
@@ -72,12 +77,14 @@ class LeaderEpochs:
         if index < 0 or (index == 0 and rows[0][1] == start_offset):
             return False
         self._rows = [(rows[index][0], start_offset), *rows[index + 1 :]]
+        self.is_written = False
         if write:
             self.write()
         return True
 
     def clear(self, *, write: bool = True) -> None:
         self._rows = []
+        self.is_written = False
         if write:
             self.write()
 

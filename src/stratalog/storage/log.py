@@ -96,6 +96,7 @@ class Log:
         "_jitter",
         "_log_end",
         "_max_message_bytes",
+        "_names_durable",
         "_new_epochs",
         "_next_offset",
         "_next_position",
@@ -158,6 +159,8 @@ class Log:
         self._jitter = jitter
         self._generation = 0
         self._dir_dirty = True
+        self._names_durable = True
+        """Whether segments that were deleted cannot come back with a power failure."""
         self._parent_dirty = True
         """Whether the directory's own name may be lost with the power: nobody waits for it before the first flush."""
         self._snapshot_files: list[File] = []
@@ -798,6 +801,7 @@ class Log:
             if segment is not self._active and segment.base_offset < plan.offset:
                 segment.offset_index.file.let_go()
                 segment.time_index.file.let_go()
+        self._names_durable = self._names_durable or not self._dir_dirty
         self.recovery_point = plan.offset
 
     def flush(self, up_to: int | None = None) -> None:
@@ -842,6 +846,13 @@ class Log:
     @property
     def first_unstable(self) -> OffsetMetadata | None:
         return self._first_unstable
+
+    @property
+    def is_start_in_a_name(self) -> bool:
+        """Whether a load finds the log start by the name of the first segment, so that no checkpoint must say it: not
+        while segments that were deleted may come back with a power failure (LM-2)."""
+        segments = self.segment_set.all
+        return self._names_durable and self.log_start_offset <= (segments[0].base_offset if segments else 0)
 
     @property
     def size(self) -> int:
@@ -916,7 +927,8 @@ class Log:
         self.commit_staged(0)
         self.log_start_offset = offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
-        self.epochs.truncate_from_start(offset)
+        # In the checkpoint older epochs may stay: the next load cuts them off as well, and the loop waits for no sync.
+        self.epochs.truncate_from_start(offset, write=False)
         producers = self.producers
         producers.on_high_watermark(offset)
         producers.map_end_offset = max(producers.map_end_offset, offset)
@@ -996,6 +1008,7 @@ class Log:
             for segment in self.segment_set.all:
                 held.enter_context(segment.lock)  # no reader opens a file between the two names
             self.disk.rename(self.directory, path)
+            self._parent_dirty = True  # what is flushed from here on is durable under the new name
             self.directory = path
             self.epochs.directory = path
             for segment in self.segment_set.all:
@@ -1017,21 +1030,34 @@ class Log:
             self.commit_staged(0)
             if self._cut_files:
                 self._settle_cuts()  # the next load believes the files: what was cut off must not be in them again
+            if not self.epochs.is_written:
+                self.epochs.write()
             self.producers.map_end_offset = max(self.producers.map_end_offset, self._log_end.offset)
-            self.take_snapshot(sync=True)
+            self._last_snapshot()
             active = self.segment_set.active
             active.become_inactive()
             self.flush()
             for index in (active.offset_index.file, active.time_index.file):
                 if (file := index.sync_file()) is not None:
                     file.fsync()  # also when the flush had nothing to do: after a clean stop, every entry is believed
-            if self._dir_dirty:
+            if self._dir_dirty or not self._names_durable:
                 self.disk.fsync_dir(self.directory)
+                self._names_durable = True
         for file in self._snapshot_files:  # nobody flushes them any more
             file.close()
         self._snapshot_files = []
         for segment in self.segment_set.all:
             segment.drop()
+
+    def _last_snapshot(self) -> None:
+        """The next start reads it; on a full disk it reads the log instead."""
+        try:
+            self.take_snapshot(sync=True)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            path = layout.path_of(self.directory, self.producers.map_end_offset, layout.SNAPSHOT)
+            self.disk.unlink(path, missing_ok=True)
 
     # --- producers -------------------------------------------------------------------------------------------------
     def start_verification(

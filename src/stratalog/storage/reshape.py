@@ -137,6 +137,7 @@ def delete_segments(log: Log, segments: Sequence[Segment], reason: str, now_ms: 
         if not log.config.remote_storage_enable and first_left.base_offset > log.log_start_offset:
             log.maybe_increment_log_start_offset(first_left.base_offset, reason)
         log.segment_set.replace(doomed, ())
+        log._names_durable = False
         paths = _mark_deleted(log, doomed)
         for segment in doomed:
             path = layout.path_of(log.directory, segment.base_offset, layout.SNAPSHOT)
