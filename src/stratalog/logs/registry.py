@@ -29,7 +29,7 @@ from typing import Any, Final
 from stratalog.base.failures import Malformed
 from stratalog.base.ports import Disk, Pool, Rng
 from stratalog.base.types import ZERO_UUID, Millis, Uuid
-from stratalog.logs import retention
+from stratalog.logs import reserve, retention
 from stratalog.logs.background import Checkpoints, Schedule, Shredder
 from stratalog.logs.cleaner.manager import CleanerManager
 from stratalog.storage import checkpoints, layout
@@ -224,6 +224,7 @@ class LogRegistry:
     def _open_directory(self, directory: Directory) -> int | None:
         self._disk.mkdir(directory.path)
         directory.lock = self._disk.lock(f"{directory.path}/{layout.LOCK}")
+        reserve.release(self._disk, directory.path)
         epoch = checkpoints.take_clean_shutdown(self._disk, directory.path)
         directory.was_clean = epoch is not None
         directory.recovery_points = self._offsets(directory, layout.RECOVERY_POINTS)
