@@ -145,7 +145,7 @@ def test_iceberg_and_delta_know_their_partitions(spark, tmp_path, broker, sent):
     delta = DeltaTable(str(tmp_path / "delta"))
     some = delta.to_pyarrow_table(filters=[("date", "=", first)])
     assert some.num_rows == wanted
-    assert len(delta.file_uris([("date", "=", str(first))])) < len(delta.file_uris())
+    assert len(delta.file_uris(file_pruning_predicate=f"date = '{first}'")) < len(delta.file_uris())
     place = tmp_path / "iceberg"
     catalog = load_catalog("stratalog", type="sql", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
     table = catalog.load_table("lake.events")

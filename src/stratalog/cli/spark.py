@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -373,7 +374,7 @@ def what_is_missing() -> str | None:
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
     """What Spark raises becomes one line, without its stacks of Python and Java."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
@@ -383,12 +384,16 @@ def one_line_errors() -> Iterator[None]:
             raise
         from stratalog.spark.errors import SparkSourceError, reason
 
-        raise SparkSourceError(reason(error)) from error
+        text = reason(error)
+        if isinstance(error, Py4JJavaError) and text.startswith("An error occurred while calling"):
+            text = str(error.java_exception.toString()).partition("\n")[0]
+        raise SparkSourceError(text) from error
 
 
 @contextlib.contextmanager
 def session(master: str, *, config: dict[str, str] | None = None, log: str | None = None) -> Iterator[Any]:
     """A Spark session for a command: Java's start and Spark's log go to a file, not between the command's lines."""
+    from stratalog.spark.errors import SparkSourceError
     from stratalog.spark.local import session as make
 
     path = log or os.path.join(tempfile.gettempdir(), f"stratalog-spark-{os.getpid()}.log")
@@ -399,10 +404,13 @@ def session(master: str, *, config: dict[str, str] | None = None, log: str | Non
             warnings.filterwarnings(
                 "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
             )
-            with _stderr_to(path):
-                spark = make(
-                    master, config={"spark.sql.session.timeZone": "UTC", **(config or {})}, warehouse=warehouse
-                )
+            settings = {"spark.sql.session.timeZone": "UTC", **(config or {})}
+            try:
+                with _stderr_to(path), one_line_errors():
+                    spark = make(master, config=settings, warehouse=warehouse)
+            except SparkSourceError as error:
+                keep = True
+                raise SparkSourceError(f"Spark does not start: {_why(path) or error} (its log: {path})") from error
             spark.sparkContext.setLogLevel("ERROR")
             try:
                 yield spark
@@ -415,6 +423,15 @@ def session(master: str, *, config: dict[str, str] | None = None, log: str | Non
         finally:
             if not keep and os.path.exists(path):
                 os.unlink(path)
+
+
+def _why(log: str) -> str | None:
+    """The first line of a log that names an error: what comes behind it are its consequences."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if re.match(r"(Error|Exception in thread|[\w.]+(Error|Exception)\b)", line):
+                return line.strip()
+    return None
 
 
 @contextlib.contextmanager

@@ -16,12 +16,12 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 from stratalog.records.compression import NAMES as CODECS
 from stratalog.server.disk import RealDisk
-from stratalog.spark.errors import OptionError
+from stratalog.spark.errors import NotThere, OptionError
 from stratalog.spark.jobs.ranges import Ranges, planned, read_piece, source_options
 from stratalog.spark.jobs.running import Progress, Watch, session_of, tasks
 from stratalog.spark.origin import Slice
@@ -100,6 +100,13 @@ class Counts:
     def keep_gaps(self, gaps: list[tuple[int, str, int]]) -> None:
         self.largest_gaps = sorted([*self.largest_gaps, *gaps], key=lambda gap: (-gap[0], *gap[1:]))[:GAPS_KEPT]
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values; `asdict` would count the pairs of a `Counter` instead of copying them."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        if not self.records:
+            found["size_min"] = found["first_ms"] = found["last_ms"] = None
+        return {**found, "sizes": dict(self.sizes), "formats": dict(self.formats)}
+
     def _coarsen(self) -> None:
         times, self.times = self.times, {}
         self.width_ms *= 2
@@ -135,7 +142,9 @@ class ProfileReport:
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        counted = {name: one.as_dict() for name, one in self.partitions.items()}
+        plain = asdict(replace(self, total=Counts(), partitions={}))
+        return {**plain, "total": self.total.as_dict(), "partitions": counted}
 
     def html(self) -> str:
         """A page with tables and plots that needs nothing else."""
@@ -164,6 +173,8 @@ def profile(
     begun = time.monotonic()
     if not 1 <= top <= 10_000:
         raise OptionError.of("top", top, "1 to 10000")
+    if page is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(os.fspath(page)))):
+        raise NotThere(f"{folder}: there is no such directory for the page")
     running = session_of(spark)
     ranges = planned(source_options(topic, path=path, bootstrap=bootstrap, options=options))
     report = ProfileReport(topic, " and ".join(place for place in (path, bootstrap) if place))
