@@ -58,7 +58,8 @@ func main() {
 	fmt.Println("group", described[group].State, len(described[group].Members))
 	lag, err := admin.Lag(ctx, group)
 	must(err, "lag")
-	must(lag[group].Error(), "lag")
+	own := lag[group]
+	must(own.Error(), "lag")
 	fmt.Println("lag", lag[group].Lag.Total())
 	committed, err := admin.FetchOffsets(ctx, group)
 	must(err, "offsets")
