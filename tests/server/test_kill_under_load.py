@@ -253,4 +253,4 @@ def test_every_acknowledged_record_is_there_once_whatever_dies(tmp_path):
             f"{total} records, {len(starts)} kills, start {statistics.median(starts):.2f} s, "
             f"longest {max(starts):.2f} s, {load.commits} commits, {load.looks} looks"
         )
-        assert statistics.median(starts) < 10.0, starts  # 0.5 s on a machine of its own; Kafka needs 12.8 s there
+        assert statistics.median(starts) < 10.0, starts  # 4.9 s were seen on a machine ten times overloaded
