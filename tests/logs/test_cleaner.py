@@ -1,11 +1,13 @@
 """Compaction of one log: scenarios C01 to C16 and promises LM-4 to LM-8, in a directory, without a broker."""
 
+import contextlib
 import dataclasses
 import random
 
 import pytest
 from logs_kit import NOW, SECRET, Kit, run
 
+from stratalog.base.failures import Malformed
 from stratalog.logs.cleaner import choice
 from stratalog.logs.cleaner.cleaning import Cleaning, Stopped
 from stratalog.logs.cleaner.manager import facts_of
@@ -626,3 +628,31 @@ def test_run_helper_leaves_nothing_behind(kit) -> None:
     kit.clean()
     assert run is not None
     assert not [n for n in kit.disk.listdir(kit.directory) if n.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_records_that_cannot_be_read_under_a_good_checksum_fail_the_cleaning_alone(kit, codec) -> None:
+    """LM-11: a foreign leader may have sent them; the partition is shown as failed, the process goes on."""
+    rng = random.Random(codec)
+    for turn in range(40):
+        builder = batches.BatchBuilder(base_offset=0, codec=codec)
+        for i in range(5):
+            builder.append(NOW, b"k%d" % i, b"v" * 30)
+        made = bytearray(builder.build())
+        for _ in range(1 + turn % 3):
+            made[61 + rng.randrange(len(made) - 61)] = rng.randrange(256)
+        if turn % 5 == 4:
+            del made[61 + rng.randrange(len(made) - 61) :]
+            batches.INT32.pack_into(made, batches.LENGTH_AT, len(made) - 12)
+        crc = batches.crc32c(memoryview(made)[batches.ATTRIBUTES_AT :])
+        batches.UINT32.pack_into(made, batches.CRC_AT, crc)
+        log = Kit(f"{kit.directory}-{turn}").log
+        log.append_as_follower(made, 0, NOW)
+        log.update_high_watermark(log.log_end_offset)
+        log.roll(NOW)
+        target = choice.cleanable(facts_of(log), None, NOW)
+        job = Cleaning(log, target, lambda: OffsetMap(24 * 100, secret=SECRET), now_ms=NOW)
+        with contextlib.suppress(Malformed):
+            run(job)
+        job.discard()
+        log.close(clean=False)
