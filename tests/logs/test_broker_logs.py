@@ -92,6 +92,46 @@ def test_a_consumer_that_reads_from_the_start_meanwhile_sees_every_last_value() 
         assert {r.value[:1] for r in b.records("c")} == {b"5"}
 
 
+def test_a_consumer_that_reads_from_the_start_during_retention_sees_no_hole() -> None:
+    """LM-9: rolls, deletions without a delay, DeleteRecords by retention; what it reads is a run up to the end, and the
+    only answer beside records is that its offset has gone."""
+    with stratalog.testing.broker(config={"log.retention.check.interval.ms": "1000"}) as b:
+        b.create_topic("d", retention_bytes=1 << 20, segment_bytes=1 << 20, file_delete_delay_ms=0)
+        seen: list[list[tuple[int, bytes]]] = []
+        errors: list[BaseException] = []
+        gone = 0
+        stop = threading.Event()
+
+        def read() -> None:
+            nonlocal gone
+            while not stop.is_set():
+                try:
+                    seen.append([(r.offset, r.value[:9]) for r in b.records("d")])
+                except Refused as refused:
+                    if refused.name != "OFFSET_OUT_OF_RANGE":
+                        errors.append(refused)
+                        return
+                    gone += 1
+                except Exception as error:  # noqa: BLE001 - looked at below
+                    errors.append(error)
+                    return
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        for i in range(12):
+            b.produce("d", [b"%09d" % (i * 20 + k) + bytes(30_000) for k in range(20)])
+            b.clock.advance(seconds=31 if i == 0 else 2)
+        settle(b)
+        stop.set()
+        thread.join()
+        assert not errors and len(seen) > 1
+        for run in seen:
+            first = run[0][0] if run else 0
+            assert run == [(offset, b"%09d" % offset) for offset in range(first, first + len(run))]
+        last = b.records("d")
+        assert last[0].offset > 0 and last[-1].offset == 239
+
+
 def test_compact_and_delete_together_clean_and_retire() -> None:
     with stratalog.testing.broker(config=FAST) as b:
         compacted(b, cleanup_policy="compact,delete", retention_ms=1000 * 3600)
