@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -85,6 +86,7 @@ def main() -> int:
     parser.add_argument("--no-history", action="store_true")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting for the session")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the broker is stopped on the way out
     import kafka_peer
     import spark_peer
 

@@ -72,7 +72,7 @@ def written(broker, topic):
 
 
 def wait(life, until, what):
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 500
     while not until():
         assert time.monotonic() < deadline, f"{what}: {life.log.read_text()[-2000:]}"
         if life.ended:
