@@ -2,17 +2,20 @@
 
 A `Prober` stands before one broker: it sends requests over a raw connection with our own message classes and keeps
 each answer as plain lists and dicts, in which everything that must differ (ids, ports, times, directories, texts) is
-replaced by a name for it.  `differences` compares what two probers kept.  An answer may also be "closed": the broker
-ended the connection.
+replaced by a name for it.  `differences` compares what two probers kept.  An answer may also be "closed" (the broker
+ended the connection) or "no answer".
 
     ours, theirs = Prober("127.0.0.1", 9092), Prober("127.0.0.1", 9192)
+    agree(ours, theirs)
     for prober in (ours, theirs):
-        prober.ask("a topic that is not there", make_request, api=3)
-    for difference in differences(ours, theirs): print(difference)
+        prober.ask("a topic that is not there", MetadataRequest(...))  # in every version that both speak
+    for difference in differences(ours, theirs):
+        print(difference)
 """
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -46,18 +49,20 @@ class Difference:
 class Prober:
     """One broker under questions.  `answers[(label, api key, version)]` is what it said."""
 
-    def __init__(self, host: str, port: int, *, hidden: Iterable[str] = ()) -> None:
+    def __init__(self, host: str, port: int, *, timeout_s: float = 20.0) -> None:
         self.host = host
         self.port = port
+        self.timeout_s = timeout_s
         self.answers: dict[tuple[str, int, int], Any] = {}
-        self.spoken: dict[int, tuple[int, int]] = {}
-        """The versions to ask in; `None` until `agree`."""
-        self.hidden = set(hidden)
+        self.topic_ids: dict[str, Any] = {}
+        """The topics' ids here; the questions use them, the kept answers name them."""
+        self.members: dict[str, str] = {}
+        """The member ids that this broker gave out, by the group that they are in."""
         self._connections: dict[str, Connection] = {}
         self._names: dict[Any, str] = {}
         self._counts: dict[str, int] = {}
-        self.topic_ids: dict[str, Any] = {}
-        self.spoken = dict(self.connection().versions)
+        self.spoken: dict[int, tuple[int, int]] = dict(self.connection().versions)
+        """The versions to ask in, by API key: what the broker offers, less after `agree`."""
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -66,7 +71,7 @@ class Prober:
     def connection(self, name: str = "main") -> Connection:
         """A connection of this name, opened at its first use and again after it was closed."""
         if name not in self._connections:
-            self._connections[name] = Connection(self.host, self.port, client_id="prober", timeout_s=20)
+            self._connections[name] = Connection(self.host, self.port, client_id="prober", timeout_s=self.timeout_s)
         return self._connections[name]
 
     def call(self, request: Message, version: int | None = None, *, on: str = "main") -> Any:
@@ -77,41 +82,37 @@ class Prober:
             self._connections.pop(on).close()
             return None
 
-    def ask(
-        self,
-        label: str,
-        make: Callable[[int], Message | None],
-        api: int,
-        versions: Iterable[int] | None = None,
-        *,
-        on: str = "main",
-    ) -> Any:
-        """Ask in each version that both brokers speak (or those given); the last answer.  `make(version)` builds the
-        request; what a version has no field for is left out, and where that cannot be, so is the version."""
-        low, high = self.spoken[api]
-        message = None
+    def ask(self, label: str, request: Message, versions: Iterable[int] | None = None) -> Any:
+        """Ask in each version that both brokers speak (or those of `versions` among them), and keep the answers; the
+        last one.  What a version has no field for is left out of the request, and a version that cannot say it at all
+        is not asked in."""
+        low, high = self.spoken.get(request.api_key, (0, -1))
+        last = None
         for version in range(low, high + 1) if versions is None else versions:
-            request = make(version)
-            if request is None or not low <= version <= high:
+            if not low <= version <= high:
                 continue
-            fit(request, version)
+            fitted = copy.deepcopy(request)
+            fit(fitted, version)
             try:
-                request.encode(version)
+                fitted.encode(version)
             except Unencodable:
                 continue
+            key = (label, request.api_key, version)
+            assert key not in self.answers, f"two questions are called {label!r}"
             try:
-                message = self.connection(on).call(request, version=version)
-                kept = self.plain(message)
+                last = self.connection().call(fitted, version=version)
+                self.answers[key] = self.plain(last)
             except ConnectionLost as error:
-                self._connections.pop(on).close()
-                kept = "no answer" if "in time" in str(error) else "closed"
+                self._connections.pop("main").close()
+                self.answers[key] = "no answer" if "in time" in str(error) else "closed"
             except Malformed as error:
-                self._connections.pop(on).close()
-                kept = f"malformed: {error}"
-            key = (label, api, version)
-            assert key not in self.answers, f"two probes are called {label!r}"
-            self.answers[key] = kept
-        return message
+                self._connections.pop("main").close()
+                self.answers[key] = f"malformed: {error}"
+        return last
+
+    def keep(self, label: str, api: int, version: int, answer: Any) -> None:
+        """An answer that was come by in another way."""
+        self.answers[label, api, version] = self.plain(answer)
 
     # --- what must differ -----------------------------------------------------------------------------------------
     def alias(self, kind: str, value: Any) -> str:
@@ -122,10 +123,17 @@ class Prober:
             name = self._names[kind, value] = f"<{kind} {self._counts[kind]}>"
         return name
 
+    def call_it(self, kind: str, value: Any, name: str) -> None:
+        """Give a value its name before an answer shows it, where brokers may show several in another order."""
+        self._names[kind, value] = f"<{name}>"
+
     def plain(self, value: Any, field: str = "") -> Any:
         """A message as dicts and lists, with names for what differs from broker to broker."""
         if isinstance(value, Struct):
-            return {f.name: self.plain(getattr(value, f.name), f.name) for f in type(value).__fields__}
+            row = {f.name: self.plain(getattr(value, f.name), f.name) for f in type(value).__fields__}
+            for text in ("error_message", "batch_index_error_message"):
+                row.pop(text, None)  # words for people: there or not, ours are our own
+            return row
         if isinstance(value, list):
             return [self.plain(item, field) for item in value]
         named = _NAMED.get(field)
@@ -164,8 +172,6 @@ def _records(prober: Prober, value: Any) -> Any:
 
 
 _NAMED: dict[str, Callable[[Prober, Any], Any]] = {
-    "error_message": _text,
-    "batch_index_error_message": _text,
     "documentation": _text,
     "topic_id": _topic_id,
     "replica_directory_id": _aliased("directory id"),
@@ -183,7 +189,7 @@ _NAMED: dict[str, Callable[[Prober, Any], Any]] = {
     "last_caught_up_timestamp": _time,
     "total_bytes": _positive("bytes"),
     "usable_bytes": _positive("bytes"),
-    "partition_size": _positive("bytes"),
+    "partition_size": lambda prober, value: "<bytes>",
     "finalized_features_epoch": _positive("epoch"),
     "records": _records,
 }
@@ -230,25 +236,32 @@ def _unequal(ours: Any, theirs: Any, path: str) -> Iterator[tuple[str, Any, Any]
         for name in ours:
             yield from _unequal(ours[name], theirs[name], f"{path}.{name}" if path else name)
     elif isinstance(ours, list) and isinstance(theirs, list):
-        one, other = sorted(ours, key=_by_name), sorted(theirs, key=_by_name)
-        if len(one) == len(other):
-            if one == other:
-                return  # the order is free: clients go by name
-            for number, (mine, his) in enumerate(zip(one, other, strict=True)):
-                yield from _unequal(mine, his, f"{path}[{number}]")
-        else:
-            extra = [item for item in one if item not in other]
-            missing = [item for item in other if item not in one]
-            yield path, f"only here: {_short(extra)}", f"only there: {_short(missing)}"
+        # The order is free: clients go by name.
+        mine, his = _by_name(ours), _by_name(theirs)
+        for name in dict.fromkeys((*mine, *his)):
+            yield from _unequal(mine.get(name, "absent"), his.get(name, "absent"), f"{path}[{name}]")
     else:
         yield path, ours, theirs
 
 
-def _by_name(item: Any) -> str:
-    return repr(item)
+_NAMES = (
+    "name", "topic", "topic_name", "topic_id", "group_id", "partition", "partition_index", "index", "feature",
+    "node_id", "replica_id", "api_key", "resource_name", "group_instance_id", "member_id", "entity_type", "key",
+)  # fmt: skip
+"""The fields by one of which the rows of a list are told apart, the best first."""
 
 
-def _short(items: list[Any]) -> str:
-    return ", ".join(
-        str(item.get("name", item)) if isinstance(item, dict) and len(items) > 3 else str(item) for item in items
-    )
+def _by_name(rows: list[Any]) -> dict[str, Any]:
+    """The rows of a list by what they are called, the same name twice told apart by a count."""
+    named: dict[str, Any] = {}
+    for row in sorted(rows, key=repr):
+        name = repr(row)
+        if isinstance(row, dict):
+            name = next((f"{row[field]}" for field in _NAMES if row.get(field) not in (None, "", "<zero>")), "")
+        count = 2
+        unique = name
+        while unique in named:
+            unique = f"{name}#{count}"
+            count += 1
+        named[unique] = row
+    return named
