@@ -242,9 +242,7 @@ class World:
         floor = min(self.state.floor, kept[-1].last + 1 if kept else 0)
         self.log.truncate_to(offset, NOW)
         self.may(begin, lines=(*self.state.lines, kept), floor=floor, clean_end=None)
-        for pid, epoch in list(self.sequences):
-            entry = self.log.producers.entries.get(pid)
-            self.sequences[pid, epoch] = entry.last_sequence + 1 if entry is not None and entry.epoch == epoch else 0
+        self.sequences = {(pid, one.epoch): one.last_sequence + 1 for pid, one in self.log.producers.entries.items()}
         self.checkpoint()  # whoever truncates tells the disk that the recovery point went back
 
     def start_at(self, offset):

@@ -134,6 +134,8 @@ def restarts():
     world.reopen()
     world.append(3)
     world.delete_records(5)
+    world.flush()
+    world.roll()  # behind the last flush
     world.close()
     return world.recording("restarts")
 

@@ -1037,9 +1037,12 @@ class Log:
             active = self.segment_set.active
             active.become_inactive()
             self.flush()
-            for index in (active.offset_index.file, active.time_index.file):
-                if (file := index.sync_file()) is not None:
-                    file.fsync()  # also when the flush had nothing to do: after a clean stop, every entry is believed
+            # Also when the flush had nothing to do: after a clean stop every entry is believed, those of the active
+            # segment and those of one that was rolled after the last flush.
+            for segment in self._unsynced_segments():
+                for index in (segment.offset_index.file, segment.time_index.file):
+                    if (file := index.sync_file()) is not None:
+                        file.fsync()
             if self._dir_dirty or not self._names_durable:
                 self.disk.fsync_dir(self.directory)
                 self._names_durable = True
