@@ -157,8 +157,8 @@ def test_an_exception_of_java_is_its_message_without_the_stack():
     from stratalog.spark.errors import SparkSourceError
 
     with pytest.raises(SparkSourceError) as raised, command.one_line_errors():
-        spark_session.shared()._jvm.java.lang.Integer.parseInt("x")
-    assert str(raised.value) == 'java.lang.NumberFormatException: For input string: "x"'
+        spark_session.shared()._jvm.java.util.ArrayList().get(5)
+    assert str(raised.value) == "java.lang.IndexOutOfBoundsException: Index 5 out of bounds for length 0"
 
 
 def test_a_damaged_batch_names_its_file_and_position(tmp_path, capsys):
