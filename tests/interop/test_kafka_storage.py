@@ -10,15 +10,18 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from stratalog.base.failures import ApiError
 from stratalog.base.types import Uuid
 from stratalog.records import batch as batches
 from stratalog.records import control
 from stratalog.server.disk import RealDisk
 from stratalog.storage import checkpoints, layout
+from stratalog.storage.audit import audit
 from stratalog.storage.config import LogConfig
 from stratalog.storage.log import Isolation, Log, Origin
 from stratalog.storage.producers import read_snapshot
@@ -50,13 +53,13 @@ def append(log, raw, **options):
     return info
 
 
-def transaction(log, pid, epoch, sequence, values, *, commit):
+def transaction(log, pid, epoch, sequence, values, *, commit, leader):
     guard = log.start_verification(pid, sequence, epoch, True, NOW)
-    append(log, batch(values, pid=pid, epoch=epoch, sequence=sequence, txn=True), guard=guard)
+    append(log, batch(values, pid=pid, epoch=epoch, sequence=sequence, txn=True), guard=guard, leader=leader)
     marker = control.build_marker(
         committed=commit, producer_id=pid, producer_epoch=epoch + 1, coordinator_epoch=1, timestamp=NOW
     )
-    append(log, marker, origin=Origin.COORDINATOR, transaction_version=2)
+    append(log, marker, origin=Origin.COORDINATOR, transaction_version=2, leader=leader)
 
 
 def write_ours(directory):
@@ -77,7 +80,7 @@ def write_ours(directory):
         append(log, batch(values[:2], pid=11, epoch=0, sequence=sequence), leader=i // 20)
         sequence += 2
         if i % 12 == 5:
-            transaction(log, 21, 2 * (i // 12), 0, values[:3], commit=i % 24 == 5)
+            transaction(log, 21, 2 * (i // 12), 0, values[:3], commit=i % 24 == 5, leader=i // 20)
     return log
 
 
@@ -129,6 +132,7 @@ def test_kafka_dump_log_has_no_finding_on_our_files(tmp_path):
     indexes = [file for file in files if file.suffix in (".index", ".timeindex")]
     dump_log("--index-sanity-check", files=indexes)
     dump_log("--verify-index-only", files=indexes)
+    assert list(audit(RealDisk(), str(directory))) == []
 
 
 def test_kafka_opens_our_directory_with_recovery_forced(tmp_path):
@@ -136,16 +140,19 @@ def test_kafka_opens_our_directory_with_recovery_forced(tmp_path):
     home = kafka_peer.kafka_home()
     ours = tmp_path / "data"
     log = write_ours(ours)
-    expected = committed(log)
+    start = log.delete_records(33)
+    expected = [row for row in committed(log) if row[0] >= start]
     end = log.log_end_offset
     log.close()
+    checkpoints.write_offsets(RealDisk(), f"{ours}/{layout.LOG_STARTS}", {("ours", 0): start})
     checkpoints.write_meta_properties(
         RealDisk(), str(ours), cluster_id=str(Uuid(b"\3" * 16)), node_id=1, directory_id=Uuid(b"\4" * 16)
     )
     port = kafka_peer.free_port(2)
     work = tmp_path / "work"
     started = subprocess.run(
-        [str(home / "bin" / "open-foreign"), str(ours), str(port), str(work)],
+        # Our records are old: after half a minute, its retention would take them.
+        [str(home / "bin" / "open-foreign"), str(ours), str(port), str(work), "log.retention.ms=-1"],
         env={**os.environ, "UNCLEAN": "1"},
         capture_output=True,
         text=True,
@@ -158,6 +165,10 @@ def test_kafka_opens_our_directory_with_recovery_forced(tmp_path):
         bootstrap = f"127.0.0.1:{port}"
         offsets = kafka_peer.tool("kafka-get-offsets", "--bootstrap-server", bootstrap, "--topic", "ours")
         assert f"ours:0:{end}" in offsets.stdout
+        offsets = kafka_peer.tool(
+            "kafka-get-offsets", "--bootstrap-server", bootstrap, "--topic", "ours", "--time", "earliest"
+        )
+        assert f"ours:0:{start}" in offsets.stdout
         consumer = kafka_peer.tool(
             "kafka-console-consumer",
             "--bootstrap-server",
@@ -168,7 +179,7 @@ def test_kafka_opens_our_directory_with_recovery_forced(tmp_path):
             "--isolation-level",
             "read_committed",
             "--timeout-ms",
-            "20000",
+            "90000",
             "--max-messages",
             str(len(expected)),
             "--formatter-property",
@@ -187,10 +198,12 @@ def test_kafka_opens_our_directory_with_recovery_forced(tmp_path):
 
 
 def test_a_directory_that_kafka_wrote_and_was_killed_over_opens_here(tmp_path):
-    """All codecs, segments, transactions committed and aborted, idempotent producers, kill -9."""
+    """All codecs, segments, transactions committed and aborted, idempotent producers, a moved log start, kill -9 in
+    mid-write: the same records, offsets by timestamp, aborted transactions, producers."""
     home = kafka_peer.kafka_home()
     data = tmp_path / "kafka"
-    broker = kafka_peer.start_broker(data)
+    broker = kafka_peer.start_broker(data, "log.flush.start.offset.checkpoint.interval.ms=500")
+    told = {}
     try:
         codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
         payload = tmp_path / "payload"
@@ -228,41 +241,66 @@ def test_a_directory_that_kafka_wrote_and_was_killed_over_opens_here(tmp_path):
                 f"compression.type={codec}",
             )
             assert made.returncode == 0, made.stdout + made.stderr
-        run = subprocess.run(
-            [str(home / "bin" / "_run"), "TxnAbort", broker.bootstrap, "txn", "7"],
-            env={**os.environ, "KAFKA_EXTRA_CP": str(home / "extra" / "classes")},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        run = kafka_peer.run_class("TxnAbort", broker.bootstrap, "txn", "7", class_path=f"{home}/extra/classes")
         assert run.returncode == 0, run.stderr
+        request = tmp_path / "delete.json"
+        request.write_text('{"version": 1, "partitions": [{"topic": "plain", "partition": 0, "offset": 1234}]}')
+        done = kafka_peer.tool(
+            "kafka-delete-records", "--bootstrap-server", broker.bootstrap, "--offset-json-file", str(request)
+        )
+        assert "low_watermark: 1234" in done.stdout, done.stdout + done.stderr
+        moment = theirs_by_hand(broker.log_dir / "plain-0")[20_000][1]
+        for when in ("earliest", str(moment)):
+            done = kafka_peer.tool(
+                "kafka-get-offsets", "--bootstrap-server", broker.bootstrap, "--topic", "plain", "--time", when
+            )
+            told[when] = int(re.search(r"plain:0:(\d+)", done.stdout)[1])
+        killed_in_mid_write(broker, payload)
     finally:
         kafka_peer.stop_broker(broker, kill=True)
+    starts = checkpoints.read_offsets(RealDisk(), f"{broker.log_dir}/{layout.LOG_STARTS}")
+    assert starts == {("plain", 0): 1234}
     for topic in ("plain", "txn"):
         source = broker.log_dir / f"{topic}-0"
         theirs = theirs_by_hand(source)
+        start = starts.get((topic, 0), 0)
         for again in (False, True):
             copy = tmp_path / f"{again}" / f"{topic}-0"
             shutil.copytree(source, copy)
             if again:  # a torn tail, as a kill in mid-write leaves it
                 active = max(copy.glob("*.log"))
                 active.write_bytes(active.read_bytes() + struct.pack(">qi", theirs[-1][0] + 1, 5000) + bytes(40))
-            log = Log.open(RealDisk(), str(copy), topic=topic, partition=0, config=LogConfig(), now_ms=NOW)
+            log = Log.open(
+                RealDisk(),
+                str(copy),
+                topic=topic,
+                partition=0,
+                config=LogConfig(),
+                now_ms=NOW,
+                log_start_offset=start,
+            )
             log.update_high_watermark(log.log_end_offset)
-            assert {finding.kind for finding in log.report.findings} <= ({"tail-cut"} if again else set())
+            assert {finding.kind for finding in log.report.findings} <= {"tail-cut"}
             assert log.topic_id is not None
+            assert (log.log_start_offset, log.log_end_offset) == (start, theirs[-1][0] + 1)
+            with pytest.raises(ApiError):
+                log.read(start - 1, 1)
             flat = []
-            offset = 0
+            offset = start
             while (data := log.read(offset, 1 << 20)).region is not None:
                 raw = data.region.read()
                 for header in batches.batches(raw):
                     flat += [(r.offset, r.timestamp, r.value) for r in batches.records_of(raw, header)]
                     offset = header.next_offset
-            assert flat == theirs
-            for _, timestamp, _ in theirs[:: max(len(theirs) // 50, 1)]:
+            assert flat[0][0] <= start  # the batch that holds it
+            first = next(i for i, row in enumerate(theirs) if row[0] == flat[0][0])
+            assert flat == theirs[first:]
+            visible = [row for row in theirs if row[0] >= start]
+            for _, timestamp, _ in visible[:: max(len(visible) // 50, 1)]:
                 found = log.offset_for_timestamp(timestamp)
-                assert found.offset == next(o for o, t, _ in theirs if t >= timestamp)
+                assert found.offset == next(o for o, t, _ in visible if t >= timestamp)
+            if topic == "plain":
+                assert told == {"earliest": start, str(moment): log.offset_for_timestamp(moment).offset}
             if topic == "txn":
                 aborted = log.aborted_between(0, log.log_end_offset)
                 dumped = kafka_peer.tool(
@@ -274,13 +312,49 @@ def test_a_directory_that_kafka_wrote_and_was_killed_over_opens_here(tmp_path):
                 assert [tuple(map(int, row)) for row in rows] == [tuple(txn) for txn in aborted]
                 assert len(aborted) == 3
                 assert len([value for _, value in committed(log)]) == 40
-            snapshots = sorted(source.glob("*.snapshot"))
-            for path in snapshots:
-                for entry in read_snapshot(RealDisk(), str(path)):
-                    assert entry.producer_id in log.producers.entries
             log.close()
             wanted = [path for path in copy.iterdir() if path.suffix in (".log", ".snapshot", ".txnindex")]
             dump_log("--deep-iteration", files=wanted)
+    producers_equal_kafkas_snapshots(broker.log_dir / "plain-0", tmp_path)
+
+
+def killed_in_mid_write(broker, payload):
+    """While its producer sends and segments roll: the last one is ended with -9."""
+    command = [
+        str(kafka_peer.kafka_home() / "bin" / "kafka-producer-perf-test"),
+        *("--bootstrap-server", broker.bootstrap, "--topic", "plain", "--num-records", "1000000"),
+        *("--throughput", "20000", "--payload-file", str(payload)),
+    ]
+    directory = broker.log_dir / "plain-0"
+
+    def size():
+        return sum(path.stat().st_size for path in directory.glob("*.log"))
+
+    before = size()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as producer:
+        try:
+            until = time.monotonic() + 60
+            while size() < before + (1 << 20) and time.monotonic() < until:
+                time.sleep(0.02)
+            assert size() > before
+        finally:
+            kafka_peer.stop_broker(broker, kill=True)
+            producer.kill()
+
+
+def producers_equal_kafkas_snapshots(source, place):
+    """What Kafka wrote down of its producers at each roll is what a replay of its log gives here at that offset."""
+    snapshots = sorted(source.glob("*.snapshot"))
+    assert snapshots
+    for path in snapshots:
+        copy = place / path.stem / "plain-0"
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("*.snapshot"))
+        log = Log.open(RealDisk(), str(copy), topic="plain", partition=0, config=LogConfig(), now_ms=NOW)
+        log.truncate_to(int(path.stem), NOW)
+        theirs = {entry.producer_id: entry.row() for entry in read_snapshot(RealDisk(), str(path))}
+        assert {pid: entry.row() for pid, entry in log.producers.entries.items()} == theirs
+        assert theirs
+        log.close(clean=False)
 
 
 def theirs_by_hand(directory):
