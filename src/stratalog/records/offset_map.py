@@ -176,7 +176,7 @@ def rewrite_run(
     rules: FilterRules,
     verdicts: Buffer,
     offset_map: OffsetMap,
-    output: bytearray,
+    output: bytearray | memoryview,
     *,
     first: int = 0,
     level: int | None = None,
@@ -211,10 +211,10 @@ def _room(
     table: BatchTable,
     rules: FilterRules,
     verdicts: Buffer,
-    output: bytearray,
+    output: bytearray | memoryview,
     first: int,
     payloads: dict[int, Buffer],
-) -> tuple[int, bytearray]:
+) -> tuple[int, bytearray | memoryview]:
     """(the row before which the room of `output` ends, the output): opens the compressed batches on the way."""
     rows = table.rows
     used = 0
@@ -251,7 +251,9 @@ def _is_dead(rows: Any, at: int, rules: FilterRules) -> bool:
     return not any(rules.bitmap[low >> 3 : (high >> 3) + 1])
 
 
-def _packed(run: FilterRun, table: BatchTable, output: bytearray, level: int | None) -> tuple[FilterRun, list[Buffer]]:
+def _packed(
+    run: FilterRun, table: BatchTable, output: bytearray | memoryview, level: int | None
+) -> tuple[FilterRun, list[Buffer]]:
     """Compress again what was opened and changed; the other batches between stay where they are."""
     view = memoryview(output)
     written = run.written

@@ -57,6 +57,7 @@ from stratalog.records.kernels import (
     TRANSACTIONAL,
     BatchTable,
     FilterRules,
+    FilterRun,
     best,
 )
 from stratalog.records.offset_map import OffsetMap
@@ -462,15 +463,12 @@ class Cleaning:
         keeps_old_tombstones: bool,
     ) -> None:
         """Write what survives of one chunk."""
-        stats = self.stats
         row = 0
         while row < table.count:
             run = self._map.filter_run(data, table, rules, verdicts, self._output, first=row)
-            stats.records_read += run.records_read
-            stats.records_written += run.records_kept
-            stats.invalid += run.keyless
+            self._count(run)
             if run.output_size:
-                writer.write(self._output[: run.output_size], run.written)
+                writer.write([self._output[: run.output_size]], run.written)
             row = run.next_row
             if run.code == OK:
                 return
@@ -479,34 +477,36 @@ class Cleaning:
                     needed = table.row(row)[SIZE] + 10 * max(table.row(row)[COUNT], 0) + batches.HEADER_SIZE
                     assert needed > len(self._output), "an empty output is too small for what fits into it"
                     self._output = memoryview(bytearray(needed))
-            elif run.code == NEEDS_PYTHON:
-                self._one(data, table, row, verdicts[row], rules, writer, keeps_old_tombstones)
-                row += 1
-            else:
+            elif run.code != NEEDS_PYTHON:
                 raise _damaged(segment, run.code, table.row(row)[BASE_OFFSET])
+            elif table.rows[row * ROW + MAGIC] != 2:
+                self._old(data, table, row, rules, writer, keeps_old_tombstones)
+                row += 1
+            else:  # compressed: as many of the batches that follow as the output has room for
+                run, buffers = offset_map.rewrite_run(data, table, rules, verdicts, self._map, self._output, first=row)
+                row = run.next_row
+                if run.code != OK:
+                    raise _damaged(segment, run.code, table.row(row)[BASE_OFFSET])
+                self._count(run)
+                if buffers:
+                    writer.write(buffers, run.written)
 
-    def _one(
+    def _count(self, run: FilterRun) -> None:
+        self.stats.records_read += run.records_read
+        self.stats.records_written += run.records_kept
+        self.stats.invalid += run.keyless
+
+    def _old(
         self,
         data: memoryview,
         table: BatchTable,
         row: int,
-        verdict: int,
         rules: FilterRules,
         writer: _Writer,
         keeps_old_tombstones: bool,
     ) -> None:
-        """A batch that is compressed or of an old format."""
+        """A batch of an old format."""
         stats = self.stats
-        if table.rows[row * ROW + MAGIC] == 2:
-            run, kept = offset_map.rewrite_batch(data, table, row, rules, verdict, self._map)
-            if run.code != OK:
-                raise CorruptBatch(f"the batch at offset {table.row(row)[BASE_OFFSET]}: {TEXTS[run.code]}")
-            stats.records_read += run.records_read
-            stats.records_written += run.records_kept
-            stats.invalid += run.keyless
-            if len(kept):
-                writer.write(kept, run.written)
-            return
         header = batches.read_header(data, table.row(row)[POSITION])
         old = list(legacy.legacy_records_of(data, header))
         left = [record for record in old if self._keeps_old(record, rules, keeps_old_tombstones)]
@@ -514,7 +514,7 @@ class Cleaning:
         stats.records_written += len(left)
         if not left:
             return
-        kept = data[header.position : header.end]
+        kept: Buffer = data[header.position : header.end]
         if len(left) < len(old):
             kept = legacy.build_message_set(
                 left,
@@ -524,7 +524,7 @@ class Cleaning:
                 log_append_time=header.max_timestamp,
             )
         newest = max(record.timestamp for record in left)
-        writer.write(kept, (0, len(kept), left[0].offset, left[-1].offset, newest, len(left), row, 1))
+        writer.write([kept], (0, len(kept), left[0].offset, left[-1].offset, newest, len(left), row, 1))
 
     def _keeps_old(self, record: batches.Record, rules: FilterRules, keeps_tombstones: bool) -> bool:
         if record.offset > rules.latest_offset:
@@ -563,20 +563,21 @@ class _Writer:
         self._modified_ms = group[-1].file.mtime_ms()
         self._segments = [job.new_segment(group[0].base_offset)]
 
-    def write(self, data: Buffer, rows: Sequence[int]) -> None:
-        """Batches one after the other; `rows` as `filter_run` gives them."""
+    def write(self, buffers: Sequence[Buffer], rows: Sequence[int]) -> None:
+        """Batches one after the other; `rows` as `filter_run` gives them, places counted over all buffers."""
+        size_of_all = sum(map(len, buffers))
         segment = self._segments[-1]
         last = rows[len(rows) - OUT_ROW + 3]
         count = len(rows) // OUT_ROW
         if (
-            segment.size + len(data) <= self._limit
+            segment.size + size_of_all <= self._limit
             and last - segment.base_offset <= MAX_INT32
             and segment.offset_index.entries + count < segment.offset_index.file.max_entries
             and segment.time_index.entries + count < segment.time_index.file.max_entries - 1
         ):
-            self._put(segment, data, rows)
+            self._put(segment, buffers, size_of_all, rows)
         else:
-            view = memoryview(data)
+            view = memoryview(buffers[0] if len(buffers) == 1 else b"".join(buffers))
             for at in range(0, len(rows), OUT_ROW):
                 start, size, base, last = rows[at : at + 4]
                 segment = self._segments[-1]
@@ -590,12 +591,12 @@ class _Writer:
                     segment.become_inactive()
                     segment = self._job.new_segment(base)
                     self._segments.append(segment)
-                self._put(segment, view[start : start + size], (0, *rows[at + 1 : at + OUT_ROW]))
-        self._job.count_written(len(data))
+                self._put(segment, [view[start : start + size]], size, (0, *rows[at + 1 : at + OUT_ROW]))
+        self._job.count_written(size_of_all)
 
-    def _put(self, segment: Segment, data: Buffer, rows: Sequence[int]) -> None:
+    def _put(self, segment: Segment, buffers: Sequence[Buffer], size_of_all: int, rows: Sequence[int]) -> None:
         base_position = segment.size
-        segment.file.pwritev([data], base_position)
+        segment.file.pwritev(buffers, base_position)
         note = segment.note
         for at in range(0, len(rows), OUT_ROW):
             note(
@@ -604,7 +605,7 @@ class _Writer:
                 position=base_position + rows[at],
                 size=rows[at + 1],
             )
-        segment.size = base_position + len(data)
+        segment.size = base_position + size_of_all
 
     def _index_transactions(self, before: int) -> None:
         """The rows of aborted transactions whose marker lies below an offset belong to the current segment."""
