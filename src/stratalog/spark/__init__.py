@@ -11,7 +11,7 @@
     )
 
 `format("stratalog")` is known as soon as the package is installed, to `read`, `readStream`, `write` and `writeStream`.
-The jobs (`compact`, `export`, `profile`, `replay`, `verify`) are functions here; `docs/parts/spark.md` has the options
+The jobs (`compact`, `export`, `profile`, `replay`, `verify`) are functions here; `docs/SPARK.md` has the options
 and the guarantees.  Importing this brings neither PySpark nor PyArrow.
 """
 

@@ -12,7 +12,7 @@ many records of exactly this batch and task a partition has already.  Where ther
 that are among them are left out; the rest goes on at the next sequence.  Rows are compared by content, so neither their
 order nor their partition must be the same when a batch is repeated, only the rows of the task.
 
-What that does not cover is in `docs/parts/spark.md`: a broker forgets an idle producer after
+What that does not cover is in `docs/SPARK.md`: a broker forgets an idle producer after
 `producer.id.expiration.ms` (a day), and two attempts of one task that run at the same time (speculation).
 
 One `TaskWriter` belongs to one task; a thread of its own sends while the next batches are made.

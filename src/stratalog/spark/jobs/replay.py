@@ -5,7 +5,7 @@ headers and timestamps as they were, the partition as it was (`partitions="keep"
 log to wire inside the worker; they never pass the JVM.  Committed records only, unless the options say otherwise.
 
 The sink's promise holds here: with the same `write_id` and the same range, a task or a job that is tried again goes on
-behind what it has written (`docs/parts/spark.md`).
+behind what it has written (`docs/SPARK.md`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,32 @@
+"""The documents say what is there: `make docs`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+
+import check_docs
+
+
+def test_the_documents_name_nothing_that_is_not_there():
+    assert check_docs.findings() == []
+
+
+def test_what_is_not_there_is_found(monkeypatch, tmp_path):
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        (tmp_path / name).write_text("[a link](docs/NOWHERE.md) and `src/nothing.py`\n")
+    for folder in ("docs", "tests", "src/stratalog/base"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "src/stratalog/base/types.py").write_text("")
+    (tmp_path / "docs/ARCHITECTURE.md").write_text("")
+    (tmp_path / "docs/INVARIANTS.md").write_text("| AB-1 | rule | | `test_nobody_wrote` |\n| AB-1 | again | | |\n")
+    monkeypatch.setattr(check_docs, "ROOT", tmp_path)
+    found = "\n".join(check_docs.findings())
+    for word in (
+        "leads nowhere: docs/NOWHERE.md",
+        "no such file: src/nothing.py",
+        "test_nobody_wrote",
+        "AB-1 stands",
+        "base/types.py",
+    ):
+        assert word in found
