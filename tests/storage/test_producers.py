@@ -6,6 +6,7 @@ import struct
 import pytest
 from storage_kit import CONFIG, NOW, contents, make_batch
 
+from stratalog.base import limits
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError, Malformed
 from stratalog.base.types import MAX_INT32
@@ -107,6 +108,19 @@ def test_a_follower_takes_appends_of_producers_it_does_not_know(kit):
     assert log.producers.entries[9].row()[:5] == (9, 3, 500, 10, 0)
     log.append_as_follower(make_batch([b"a"], pid=9, epoch=3, sequence=900, base=11, leader=0), 0, NOW)
     assert log.log_end_offset == 12
+
+
+def test_beyond_the_limit_the_idlest_producers_are_forgotten(kit, monkeypatch):
+    """`security.md` 7.2: ids cost memory.  An open transaction is never forgotten, and the forgotten may go on."""
+    monkeypatch.setattr(limits, "PRODUCERS_MAX", 16)
+    log = kit.open()
+    kit.txn(log, 1, 0, 0, b"a")
+    for pid in range(2, 19):
+        kit.append(log, b"a", pid=pid, epoch=0, sequence=0, timestamp=NOW + pid)
+    assert sorted(log.producers.entries) == [1, *range(4, 19)]
+    kit.append(log, b"b", pid=2, epoch=0, sequence=1, timestamp=NOW + 30)
+    assert 2 in log.producers.entries and 4 not in log.producers.entries
+    log.check_invariants()
 
 
 def test_an_open_transaction_does_not_expire():

@@ -33,6 +33,9 @@ WARM_INDEX_BYTES: Final = 8_192
 """The tail of an index that appends and tailing readers touch: three pages at 4 KiB, see `storage.offset_index`."""
 PRODUCER_BATCHES_KEPT: Final = 5
 """Batches remembered for each producer: the most that an idempotent client has in flight."""
+PRODUCERS_MAX: Final = 200_000
+"""Producers remembered in one partition, some 100 MiB of them: more in one `producer.id.expiration.ms` (a day) is a
+client that takes a new id for each record.  Beyond it the idlest are forgotten early, as if they had expired."""
 
 # --- sockets (reference/security.md 7.2) --------------------------------------------------------------------------
 CONNECTIONS_MAX: Final = 20_000

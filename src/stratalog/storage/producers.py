@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import crc32c as _crc32c
 
+from stratalog.base import limits
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError, Malformed
 from stratalog.base.limits import PRODUCER_BATCHES_KEPT
@@ -240,15 +241,15 @@ class ProducerState:
         if current is not None and epoch < current.epoch and origin is not Origin.REPLICATION:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {producer_id} at offset {offset} is {epoch}, which is smaller than the last seen "
-                f"epoch {current.epoch}",
+                f"producer {producer_id} writes at offset {offset} with epoch {epoch}; epoch {current.epoch} has "
+                "written here already",
             )
         if origin is Origin.CLIENT:
             self._check_sequence(producer_id, current, epoch, first_sequence, offset)
         if current is not None and current.txn_first_offset >= 0 and not transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"Expected transactional write from producer {producer_id} at offset {offset}",
+                f"producer {producer_id} has an open transaction here; its batch at offset {offset} is none of it",
             )
         entry = ProducerEntry(producer_id) if current is None else current.copy()
         last_sequence = (first_sequence + delta) & MAX_INT32 if first_sequence >= 0 else -1
@@ -292,14 +293,14 @@ class ProducerState:
             if stale and not repeated:
                 raise ApiError(
                     ErrorCode.INVALID_PRODUCER_EPOCH,
-                    f"Epoch of producer {producer_id} at offset {offset} is {epoch}, which is "
-                    f"{'<=' if transaction_version >= 2 else '<'} the last seen epoch {entry.epoch}",
+                    f"the marker at offset {offset} has epoch {epoch} of producer {producer_id}; after epoch "
+                    f"{entry.epoch} it must be {'newer' if transaction_version >= 2 else 'that one or newer'}",
                 )
             if entry.coordinator_epoch > coordinator_epoch:
                 raise ApiError(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                    f"Invalid coordinator epoch for producer {producer_id} at offset {offset}: {coordinator_epoch} "
-                    f"(zombie), {entry.coordinator_epoch} (current)",
+                    f"the marker at offset {offset} for producer {producer_id} comes from coordinator epoch "
+                    f"{coordinator_epoch}; epoch {entry.coordinator_epoch} has taken over",
                 )
         first = entry.txn_first_offset
         if epoch != entry.epoch:
@@ -406,6 +407,16 @@ class ProducerState:
     def keep(self) -> None:
         """What was noted is written: it stays."""
         self._undo.clear()
+        if len(self.entries) > limits.PRODUCERS_MAX:
+            self._forget_idlest()
+
+    def _forget_idlest(self) -> None:
+        """Too many: an eighth of them goes, as if it had expired, those first that wrote longest ago; none with an open
+        transaction.  Whoever writes again is a producer that nobody remembers."""
+        idle = [entry for entry in self.entries.values() if entry.txn_first_offset < 0]
+        idle.sort(key=lambda entry: entry.last_timestamp)
+        for entry in idle[: len(self.entries) // 8]:
+            del self.entries[entry.producer_id]
 
     # --- transactions ----------------------------------------------------------------------------------------------
     def first_unstable(self) -> OffsetMetadata | None:
