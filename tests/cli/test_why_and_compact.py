@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -94,6 +95,28 @@ def test_a_running_brokers_directory_can_be_asked(tmp_path, capsys) -> None:
         b.produce("t", [b"x"])
         (answer,) = why(capsys, "t-0", "--data", str(tmp_path / "data"))
         assert answer["log_end_offset"] == 1
+
+
+def test_settings_of_the_broker_count_in_each_of_its_directories(tmp_path, capsys) -> None:
+    """What `serve -o` had set, and topics' overrides whose metadata lies in another directory."""
+    homes = [tmp_path / "a", tmp_path / "b"]
+    config = {"log.dirs": ",".join(map(str, homes)), "log.cleanup.policy": "compact"}
+    with stratalog.testing.broker(directory=tmp_path, config=config, topics={"t": 2}) as b:
+        b.create_topic("other", partitions=2, cleanup_policy="delete")
+        b.clock.advance(seconds=5)
+        for home in homes:
+            until(lambda home=home: (home / "stratalog-status.json").exists())
+    for home in homes:
+        for name in (path.name for path in home.iterdir() if path.name.startswith(("t-", "other-"))):
+            (answer,) = why(capsys, name, "--data", str(home))
+            assert answer["cleanup_policy"] == (["compact"] if name.startswith("t-") else ["delete"]), name
+
+
+def until(reached) -> None:
+    end = time.monotonic() + 10
+    while not reached():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_unknown_names_are_one_line_with_what_there_is(data, capsys) -> None:

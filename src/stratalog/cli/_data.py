@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from stratalog.base.config import ConfigError
 from stratalog.base.failures import Malformed
 from stratalog.cli import UsageError
+from stratalog.logs.status import read_status
 from stratalog.metadata import serde
+from stratalog.metadata.broker_config import BROKER_KEYS
 from stratalog.metadata.image import MetadataImage, ResourceType
 from stratalog.metadata.loader import Loader
 from stratalog.node.config import BrokerConfig
@@ -54,28 +56,50 @@ def _batches(disk: RealDisk, home: str) -> Iterator[tuple[int, int, Sequence[byt
             yield header.last_offset, header.leader_epoch, values
 
 
-def config_of(
-    topic: str, image: MetadataImage | None, *, file: str | None, options: Sequence[str]
-) -> tuple[LogConfig, BrokerConfig]:
-    """A topic's configuration: `options` over what the metadata says over the broker's `file` over the defaults."""
-    text = ""
-    if file:
-        with open(file, encoding="utf-8") as handle:
-            text = handle.read(1 << 20)
-    try:
-        broker = BrokerConfig.load(text)
-        overrides: dict[str, str] = {}
-        if image is not None:
-            broker.apply(image)
-            overrides.update(image.config(ResourceType.TOPIC, topic))
-        for option in options:
-            name, equals, value = option.partition("=")
-            if not equals:
-                raise UsageError(f"-o {option}: not of the form KEY=VALUE")
-            overrides[name.strip()] = value
-        return broker.log_config(overrides), broker
-    except (ConfigError, ValueError) as error:
-        raise UsageError(str(error)) from error
+class Configurations:
+    """The configuration of each topic in a data directory: `options` over what the metadata says over the broker's own
+    settings over the defaults.  The broker's settings are those of its `file`, else those it last ran with."""
+
+    def __init__(self, disk: RealDisk, data: str, *, file: str | None, options: Sequence[str]) -> None:
+        self._options = _overrides(options)
+        try:
+            if file:
+                with open(file, encoding="utf-8") as handle:
+                    self.broker = BrokerConfig.load(handle.read(1 << 20))
+            else:
+                self.broker = BrokerConfig(_settings(disk, data))
+        except (ConfigError, ValueError) as error:
+            raise UsageError(str(error)) from error
+        # Only one of several directories has the metadata.
+        homes = [data, *(self.broker.log_dirs if "log.dirs" in self.broker.static else ())]
+        self._image = next((image for image in (metadata_of(disk, home) for home in homes) if image is not None), None)
+        if self._image is not None:
+            self.broker.apply(self._image)
+
+    def of(self, topic: str) -> LogConfig:
+        overrides = {} if self._image is None else dict(self._image.config(ResourceType.TOPIC, topic))
+        try:
+            return self.broker.log_config({**overrides, **self._options})
+        except (ConfigError, ValueError) as error:
+            raise UsageError(str(error)) from error
+
+
+def _overrides(options: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise UsageError(f"-o {option}: not of the form KEY=VALUE")
+        found[name.strip()] = value
+    return found
+
+
+def _settings(disk: RealDisk, data: str) -> dict[str, str]:
+    """What the broker that last ran on this directory was set to."""
+    found = read_status(disk, data).get("settings")
+    if not isinstance(found, dict):
+        return {}
+    return {name: value for name, value in found.items() if name in BROKER_KEYS and isinstance(value, str)}
 
 
 def parse_name(text: str) -> tuple[str, int | None]:

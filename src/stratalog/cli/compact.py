@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from stratalog.cli._data import config_of, metadata_of
+    from stratalog.cli._data import Configurations
     from stratalog.server.disk import RealDisk
     from stratalog.storage import layout
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{directory}: not a partition's directory (TOPIC-PARTITION)")
     if args.map_mib < 1:
         raise UsageError(f"--map-mib {args.map_mib}: at least 1")
-    config, _ = config_of(key[0], metadata_of(disk, data), file=args.config, options=args.option)
+    config = Configurations(disk, data, file=args.config, options=args.option).of(key[0])
     if not config.compact and not args.force:
         raise UsageError(
             f"{name}: its cleanup.policy is {','.join(config.cleanup_policy)}; --force (or -o cleanup.policy=compact) "

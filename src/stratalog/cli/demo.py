@@ -360,7 +360,7 @@ class Tour:
         self._tell(f"look: {target}, with anything that reads Parquet")
 
     def _compact(self, spark: Any, bar: Any) -> None:
-        from stratalog.cli._data import config_of, metadata_of
+        from stratalog.cli._data import Configurations
         from stratalog.cli.spark import plot
         from stratalog.node.config import BrokerConfig
         from stratalog.server.disk import RealDisk
@@ -369,8 +369,7 @@ class Tour:
 
         self._say("The customers, compacted: the last of each key stays")
         self._stop_broker()  # the job takes the directory's lock
-        image = metadata_of(RealDisk(), self.data)
-        config, _ = config_of("customers", image, file=None, options=())
+        config = Configurations(RealDisk(), self.data, file=None, options=()).of("customers")
         report = job("compact")(self.data, spark, topics=["customers"], config=lambda _: config, progress=bar)
         bar.close()
         done = report.partitions[0]

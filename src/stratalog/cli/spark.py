@@ -116,16 +116,17 @@ def run(args: argparse.Namespace) -> int:
 # --- the jobs ---------------------------------------------------------------------------------------------------------
 def _settings(args: argparse.Namespace) -> Callable[[str], LogConfig]:
     """A topic's configuration as its directory's metadata, the broker's file and the options have it."""
-    from stratalog.cli._data import config_of, metadata_of
+    from stratalog.cli._data import Configurations
     from stratalog.server.disk import RealDisk
     from stratalog.storage import layout
 
     path = os.path.abspath(args.path)
     one = layout.parse_directory(os.path.basename(path)) is not None
-    image = metadata_of(RealDisk(), os.path.dirname(path) if one else path)
+    data = os.path.dirname(path) if one else path
+    configs = Configurations(RealDisk(), data, file=args.config, options=args.option)
 
     def settings(topic: str) -> LogConfig:
-        config, _ = config_of(topic, image, file=args.config, options=args.option)
+        config = configs.of(topic)
         if not config.compact and not args.force:
             raise UsageError(
                 f"{topic}: its cleanup.policy is {','.join(config.cleanup_policy)}; --force (or -o "

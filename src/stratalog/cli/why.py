@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from stratalog.cli._data import config_of, metadata_of, parse_name, partitions_in
+    from stratalog.cli._data import Configurations, parse_name, partitions_in
     from stratalog.logs.status import read_status
     from stratalog.logs.view import look
     from stratalog.server.disk import RealDisk
@@ -46,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
     if not keys:
         known = ", ".join(sorted({key[0] for key in there})[:10]) or "none"
         raise UsageError(f"{args.name} is not in {data}; topics there: {known}")
-    image = metadata_of(disk, data)
-    config, broker = config_of(keys[0][0], image, file=args.config, options=args.option)
-    cap = broker.get("stratalog.retention.future.timestamp.cap.ms")
+    configs = Configurations(disk, data, file=args.config, options=args.option)
+    config = configs.of(keys[0][0])
+    cap = configs.broker.get("stratalog.retention.future.timestamp.cap.ms")
     now = args.now if args.now is not None else int(time.time() * 1000)
     status = read_status(disk, data).get("partitions", {})
     answers = [

@@ -1,13 +1,16 @@
 """`stratalog-status.json`: what a running broker knows of its logs and the files do not say, for `stratalog why`.
 
-    {"written_ms": N, "partitions": {"orders-0": {"cleaning_failed": {...}, "recovered": [...]}}}
+    {"written_ms": N, "settings": {"log.retention.ms": "1000"}, "partitions": {"orders-0": {"cleaning_failed": {...},
+     "recovered": [...]}}}
 
-Written beside the checkpoints at the start and when a cleaning fails or works again; only people read it.
+`settings` are those of the broker's own keys (its file, `-o`) that decide about logs.  Written beside the checkpoints
+at the start and when a cleaning fails or works again; only people read it.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.base.ports import Disk
@@ -20,7 +23,7 @@ _PARTITIONS_MAX: Final = 10_000
 _FINDINGS_MAX: Final = 100
 
 
-def status_of(logs: LogRegistry, directory: Directory, now_ms: int) -> dict[str, Any]:
+def status_of(logs: LogRegistry, directory: Directory, now_ms: int, settings: Mapping[str, str]) -> dict[str, Any]:
     partitions: dict[str, dict[str, Any]] = {}
     failures = {} if logs.cleaner is None else logs.cleaner.failures
     for key in list(directory.logs)[:_PARTITIONS_MAX]:
@@ -41,7 +44,7 @@ def status_of(logs: LogRegistry, directory: Directory, now_ms: int) -> dict[str,
             ]
         if entry:
             partitions[f"{key[0]}-{key[1]}"] = entry
-    return {"written_ms": now_ms, "partitions": partitions}
+    return {"written_ms": now_ms, "settings": dict(settings), "partitions": partitions}
 
 
 def read_status(disk: Disk, directory: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from stratalog.logs.cleaner.manager import CleanerManager, Settings
 from stratalog.logs.moves import Moves
 from stratalog.logs.registry import Key, LogRegistry
 from stratalog.logs.status import STATUS_FILE, status_of
+from stratalog.metadata.topic_config import TOPIC_KEYS
 from stratalog.node.config import BrokerConfig
 from stratalog.node.node import Node
 from stratalog.protocol.disk.metadata import BrokerRegistrationChangeRecord
@@ -42,6 +43,10 @@ CLEANERS_MAX: Final = 64
 """Beyond this, cleaners wait for each other."""
 STATUS_DELAY_MS: Final = 1_000
 RESERVE_LOOK_MS: Final = 60_000
+_LOG_KEYS: Final = {"node.id", "log.dirs", "metadata.log.dir", "stratalog.retention.future.timestamp.cap.ms"} | {
+    name for key in TOPIC_KEYS.values() for name, _ in key.synonyms
+}
+"""The broker's settings that decide about logs, for `stratalog why` and whoever cleans a directory offline."""
 
 
 class LogService:
@@ -201,8 +206,9 @@ class LogService:
 
     def _write_status(self, now: Millis) -> None:
         self._status_due = False
+        settings = {name: value for name, value in self._config.static.items() if name in _LOG_KEYS}
         for directory in self.logs.online:
-            content = json.dumps(status_of(self.logs, directory, now), indent=1).encode()
+            content = json.dumps(status_of(self.logs, directory, now, settings), indent=1).encode()
             path = f"{directory.path}/{STATUS_FILE}"
 
             def done(_: Any, error: BaseException | None, path: str = path) -> None:
