@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import stratalog.testing
@@ -76,6 +76,7 @@ def test_rows_of_one_partition_keep_their_order():
 @given(
     st.dictionaries(st.tuples(st.just("t"), st.integers(0, 9)), st.integers(0, 1000), min_size=1), st.integers(1, 900)
 )
+@example({("t", 0): 4, ("t", 1): 1, ("t", 2): 1}, 3)
 @settings(max_examples=200, deadline=None)
 def test_shares_of_a_trigger_add_up_and_leave_nobody_out(available, most):
     """maxOffsetsPerTrigger: never more than it, all of it while there is enough, and no more than a partition has."""

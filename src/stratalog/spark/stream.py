@@ -191,7 +191,13 @@ def shared_out(available: Mapping[TopicPartition, int], most: int) -> dict[Topic
     total = sum(available.values())
     if total <= most:
         return dict(available)
-    shares = {p: size * most // total for p, size in available.items()}
+    # One for each that waits, where that is possible; what is left by what each has beyond that one.
+    each = 1 if most >= sum(1 for size in available.values() if size) else 0
+    shares = {p: min(each, size) for p, size in available.items()}
+    left = most - sum(shares.values())
+    beyond = total - sum(shares.values())
+    for p, size in available.items():
+        shares[p] += (size - shares[p]) * left // beyond
     left = most - sum(shares.values())
     # What rounding left over goes to those who got nothing, then to those who wait with the most.
     order = sorted(available, key=lambda p: (shares[p] > 0, shares[p] - available[p], p))
