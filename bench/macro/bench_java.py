@@ -116,6 +116,7 @@ def main() -> None:
                     side.progress(f"round {turn}, {name}, {peer.name}")
                     topic = topics[peer.name] = f"bench-{next(numbers)}"
                     raw.create_topic(peer.port, topic, partitions)
+                    raw.settle()
                     rate, cpu = produce(peer, topic, records, files[size], codec)
                     side.sample(name, "MB/s", peer.name, rate)
                     side.sample(name, "CPU s/GB", peer.name, cpu / (records * size / 1e9))

@@ -92,6 +92,7 @@ def run_case(peer: raw.Peer, name: str, number: int, *, seconds: float, depth: i
         if partitions == 1 and connections > 1:
             made = _on_partition(topic, index, size, identity)
         sources.append(made)
+    raw.settle()
     load = raw.drive(peer, sources, depth=depth, seconds=seconds)
     raw.delete_topic(peer.port, topic)
     return load

@@ -32,6 +32,10 @@ from stratalog.protocol.k20_delete_topics import DeleteTopicsRequest
 from stratalog.protocol.k22_init_producer_id import InitProducerIdRequest
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+BOTH = ("log.segment.delete.delay.ms=500",)
+"""What both brokers are told beside their defaults: files of the last case go soon, and their dirty pages with them.
+With the default of a minute the disk would be measured, and whoever writes more would pay for it."""
+_DIRTY_BYTES_MAX = 128 << 20
 
 
 @dataclass(slots=True)
@@ -58,7 +62,7 @@ def ours(settings: tuple[str, ...] = ()) -> Iterator[Peer]:
     directory = tempfile.mkdtemp(prefix="stratalog-raw-bench-")
     command = [
         sys.executable, "-m", "stratalog.server", "listeners=PLAINTEXT://127.0.0.1:0",
-        f"log.dirs={directory}/data", "node.id=1", *settings,
+        f"log.dirs={directory}/data", "node.id=1", *BOTH, *settings,
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -80,12 +84,23 @@ def kafka(settings: tuple[str, ...] = ()) -> Iterator[Peer | None]:
         yield None
         return
     directory = tempfile.mkdtemp(prefix="stratalog-raw-bench-")
-    broker = start_broker(directory, *settings, port=free_port(2), heap="-Xmx1G -Xms1G")
+    broker = start_broker(directory, *BOTH, *settings, port=free_port(2), heap="-Xmx1G -Xms1G")
     try:
         yield Peer("kafka", broker.port, broker.pid)
     finally:
         stop_broker(broker)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def settle(seconds: float = 20.0) -> None:
+    """Wait until what was written before is on the disk or gone, so that nobody pays for somebody else's pages."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        dirty = sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Dirty:", "Writeback:")))
+        if dirty < _DIRTY_BYTES_MAX:
+            return
+        time.sleep(0.1)
 
 
 def connect(port: int) -> socket.socket:
