@@ -164,8 +164,7 @@ class Node:
             key, version, correlation_id = struct.unpack_from(">hhi", frame)
             raise Malformed(f"a header without a client id (API key {key})")
         key, version, correlation_id, length = _HEADER.unpack_from(frame)
-        request = Request(peer, key, version, correlation_id, frame, now)
-        request.received_us = self.turn_us
+        request = Request(peer, key, version, correlation_id, frame, now, self.turn_us)
         route = self._routes[key] if 0 <= key < 128 else None
         if route is None or not route.low <= version <= route.high:
             if key == _API_VERSIONS:

@@ -55,7 +55,14 @@ class Request:
     """The decoded message; None for the keys that decode by themselves (Produce)."""
 
     def __init__(
-        self, peer: Peer, key: int, version: int, correlation_id: int, frame: memoryview, received_ms: Millis
+        self,
+        peer: Peer,
+        key: int,
+        version: int,
+        correlation_id: int,
+        frame: memoryview,
+        received_ms: Millis,
+        received_us: int = 0,
     ) -> None:
         self.peer = peer
         self.key = key
@@ -65,7 +72,7 @@ class Request:
         self.frame: memoryview | None = frame  # valid until the end of the wake-up only
         self.position = 0  # where the body begins in the frame
         self.received_ms = received_ms
-        self.received_us = 0  # on the shell's own clock, for the latency histogram
+        self.received_us = received_us  # on the shell's own clock, for the latency histogram
         self.output: Output | None = None
 
     @property

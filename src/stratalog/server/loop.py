@@ -391,6 +391,8 @@ class Loop:
             return
         connection.end += received
         connection.last_active = self._monotonic
+        if connection.end == len(view):  # more is waiting: the next buffer takes it in one piece
+            connection.want = min(2 * len(view), _WANT_MAX)
         self._parse(connection)
 
     def _make_room(self, connection: Connection) -> bool:
@@ -410,21 +412,25 @@ class Loop:
                 connection.rest = b""
             return True
         have = connection.end - connection.start
-        if connection.needed <= len(buffer) and connection.start > 0:
-            buffer[:have] = buffer[connection.start : connection.end]
-        else:
+        larger = None
+        fits = connection.needed <= len(buffer) and connection.start > 0
+        if not fits or connection.want > len(buffer):
             # The peer says how large its frame is, but memory is given for what has come: at most double that.
-            larger = self.buffers.take(min(max(connection.needed, 2 * len(buffer)), 2 * len(buffer)))
-            if larger is None:
-                self._starved[connection] = None
-                self._interest(connection, connection.mask & ~_IN | _RDHUP)
-                return False
+            larger = self.buffers.take(2 * len(buffer))
+        view = connection.view
+        assert view is not None
+        if larger is not None:
             connection.want = min(len(larger), _WANT_MAX)
-            larger[:have] = memoryview(buffer)[connection.start : connection.end]
-            connection.view = None
-            self.buffers.give(buffer)
+            larger[:have] = view[connection.start : connection.end]
             connection.buffer = larger
             connection.view = memoryview(larger)
+            self.buffers.give(buffer)
+        elif fits:
+            view[:have] = view[connection.start : connection.end]
+        else:
+            self._starved[connection] = None
+            self._interest(connection, connection.mask & ~_IN | _RDHUP)
+            return False
         connection.start = 0
         connection.end = have
         return True

@@ -570,8 +570,8 @@ class Log:
                 for epoch, first in self._new_epochs:
                     self.epochs.assign(epoch, first)
             segment.file.pwritev(self._buffers, position)
-            for first, last, timestamp, size in staged:
-                segment.note(last_offset=last, max_timestamp=timestamp, position=position, size=size)
+            segment.note_all(staged, position)
+            for first, _, _, size in staged:
                 recent[first] = (position, size)
                 position += size
             if self._aborted:

@@ -9,6 +9,7 @@ by who opens a file and by who renames one, so that nobody looks for a file unde
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from threading import Lock
 
 from stratalog.base.errors import ErrorCode
@@ -175,23 +176,32 @@ class Segment:
 
     # --- writing ---------------------------------------------------------------------------------------------------
     def note(self, *, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
-        """A batch was written at `position`: timestamps, and index entries when it is time for one.
+        """`note_all` of one batch."""
+        self.note_all(((last_offset, last_offset, max_timestamp, size),), position)
+
+    def note_all(self, written: Iterable[tuple[int, int, int, int]], position: int) -> None:
+        """Batches were written from `position` on, each (first offset, last offset, max timestamp, size): timestamps,
+        and index entries when it is time for one.
 
         A full index stays as it is: the batches of one append go into one segment, and may need more entries than were
         left.  The next append rolls."""
         greatest = self._max_timestamp
         if greatest is None:
             greatest = self.max_timestamp
-        if max_timestamp > greatest:
-            self._max_timestamp = greatest = max_timestamp
-            self._offset_of_max_timestamp = last_offset
-        if position == 0:
-            self.first_timestamp = max_timestamp
-        if self.bytes_since_index > self.index_interval and self.entries_left():
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(greatest, self._offset_of_max_timestamp)
-            self.bytes_since_index = 0
-        self.bytes_since_index += size
+        since, interval = self.bytes_since_index, self.index_interval
+        for _, last, timestamp, size in written:
+            if timestamp > greatest:
+                self._max_timestamp = greatest = timestamp
+                self._offset_of_max_timestamp = last
+            if not position:
+                self.first_timestamp = timestamp
+            if since > interval and self.entries_left():
+                self.offset_index.append(last, position)
+                self.time_index.maybe_append(greatest, self._offset_of_max_timestamp)
+                since = 0
+            since += size
+            position += size
+        self.bytes_since_index = since
 
     def entries_left(self) -> int:
         """How many index entries it can still take, but for the one that closes it."""

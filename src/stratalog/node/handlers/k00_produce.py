@@ -39,12 +39,24 @@ _LENGTH_END: Final = 12
 _LENGTH_MIN: Final = 14
 """The shortest message of any format, its first twelve bytes not counted."""
 _MAGIC_AT: Final = 16
+_USUAL: Final = struct.Struct(">8xi4xB4xh")
+"""Of a batch's header: length, magic, attributes."""
 _ATTRIBUTES_AT: Final = 22
 """The lower byte of the attributes of format v2."""
 _BATCH_HEADER_BYTES: Final = 61
 _ZSTD: Final = 4
 _TRANSACTIONAL: Final = 0x10
+_LOOK: Final = _TRANSACTIONAL | 7
+"""Attributes that `_check_batch` looks at: transactional, and the codec."""
 _ADMIN_CLIENT: Final = b"__admin_client"
+
+# The fixed parts of a request with one topic and one partition, until version 8 and from 9 on: no transactional id,
+# acks, timeout, one topic, the length of its name (until 8); one partition, its index, the records' length (from 9 on
+# its first byte).
+_FRONT_3: Final = struct.Struct(">hhiih")
+_ONE_3: Final = struct.Struct(">iii")
+_FRONT_9: Final = struct.Struct(">BhiB")
+_ONE_9: Final = struct.Struct(">BiB")
 
 # One answered partition without an error: index, error, base offset, append time, log start offset, and what follows.
 _DONE_0: Final = struct.Struct(">ihq")
@@ -54,11 +66,15 @@ _DONE_8: Final = struct.Struct(">ihqqqih")
 _DONE_9: Final = struct.Struct(">ihqqqBBB")
 _HEAD_OLD: Final = struct.Struct(">iii")
 _HEAD_9: Final = struct.Struct(">iiBB")
+_ONLY_9: Final = struct.Struct(">BihqqqB8x")
+"""What follows a topic's name in the answer for its only partition, to the end."""
 
 Entry = tuple[Partition | None, int, Any, ErrorCode, str, Any]
 """Partition, index, AppendInfo or None, error, its text, record errors."""
 Topic = tuple[bytes, bytes, list[tuple[int, memoryview | None]]]
 """The topic as it stands on the wire, its name or id, partitions with their records."""
+Walked = tuple[bytes | None, int, int, list[Topic]]
+"""Transactional id, acks, timeout, topics."""
 
 
 class Produced:
@@ -77,8 +93,8 @@ class Produced:
 
     def written(self, node: Node, now: Millis) -> None:
         """The turn's write is done: answer, or wait for the replicas."""
-        waits: list[Partition] = []
         broken = node.broken
+        waits: list[Partition] = []
         for _, entries in self.topics:
             for number, (partition, index, info, code, _, _) in enumerate(entries):
                 if code:
@@ -145,11 +161,14 @@ def handle(node: Node, request: Request, now: Millis) -> Any:
     assert frame is not None
     request.frame = None
     version = request.version
-    walk = _walk_flexible if version >= 9 else _walk_old
     try:
-        transactional, acks, timeout_ms, wanted = walk(frame, request.position, len(frame), version)
+        walked = _walk_one(frame, request.position, len(frame), version)
+        if walked is None:
+            walk = _walk_flexible if version >= 9 else _walk_old
+            walked = walk(frame, request.position, len(frame), version)
     except (IndexError, struct.error) as error:
         raise Malformed("the produce request ends early") from error
+    transactional, acks, timeout_ms, wanted = walked
     index_of = node.by_id if version >= 13 else node.by_name
     topics: list[tuple[bytes, list[Entry]]] = []
     produced = Produced(request, acks, timeout_ms, topics)
@@ -183,7 +202,12 @@ def handle(node: Node, request: Request, now: Millis) -> Any:
                 if records is None:
                     raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
                 if version >= 3:
-                    _check_batch(records, version)
+                    usual = False
+                    if len(records) >= _BATCH_HEADER_BYTES:
+                        length, magic, attributes = _USUAL.unpack_from(records)
+                        usual = magic == 2 and not attributes & _LOOK and length + _LENGTH_END == len(records)
+                    if not usual:
+                        _check_batch(records, version)
                 in_log = partition
                 info = partition.stage_append(records, acks, now)
                 entries.append((partition, index, info, _NONE, "", ()))
@@ -241,7 +265,65 @@ def _check_batch(records: memoryview, version: int) -> None:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def _walk_flexible(frame: memoryview, p: int, end: int, version: int) -> tuple[bytes | None, int, int, list[Topic]]:
+def _walk_one(frame: memoryview, p: int, end: int, version: int) -> Walked | None:
+    """What most producers send: no transaction, one topic, one partition.  Decides nothing: None for whatever differs
+    or is damaged, and the loops below read it."""
+    try:
+        return _walk_one_flexible(frame, p, end, version) if version >= 9 else _walk_one_old(frame, p, end, version)
+    except (IndexError, struct.error):
+        return None
+
+
+def _walk_one_flexible(frame: memoryview, p: int, end: int, version: int) -> Walked | None:
+    none, acks, timeout_ms, topics = _FRONT_9.unpack_from(frame, p)
+    if none or topics != 2:
+        return None
+    p += 8
+    begin = p
+    if version >= 13:
+        p += 16
+        key = bytes(frame[begin:p])
+    else:
+        size = frame[p]
+        p += size
+        if size >= 0x80 or not size:
+            return None
+        key = bytes(frame[begin + 1 : p])
+    partitions, index, length = _ONE_9.unpack_from(frame, p)
+    at = p + 6
+    shift = 7
+    if length >= 0x80:
+        length &= 0x7F
+        while True:
+            byte = frame[at]
+            at += 1
+            length |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 28:
+                return None
+    stop = at + length - 1
+    if partitions != 2 or not length or stop + 3 != end or frame[stop] or frame[stop + 1] or frame[stop + 2]:
+        return None
+    return None, acks, timeout_ms, [(bytes(frame[begin:p]), key, [(index, frame[at:stop])])]
+
+
+def _walk_one_old(frame: memoryview, p: int, end: int, version: int) -> Walked | None:
+    if version < 3:
+        return None
+    none, acks, timeout_ms, topics, size = _FRONT_3.unpack_from(frame, p)
+    if none != -1 or topics != 1 or size < 0:
+        return None
+    p += 14
+    at = p + size
+    partitions, index, length = _ONE_3.unpack_from(frame, at)
+    if partitions != 1 or length < 0 or at + 12 + length != end:
+        return None
+    return None, acks, timeout_ms, [(bytes(frame[p - 2 : at]), bytes(frame[p:at]), [(index, frame[at + 12 :])])]
+
+
+def _walk_flexible(frame: memoryview, p: int, end: int, version: int) -> Walked:
     transactional = None
     size = frame[p]
     p += 1
@@ -308,7 +390,7 @@ def _walk_flexible(frame: memoryview, p: int, end: int, version: int) -> tuple[b
     return transactional, acks, timeout_ms, topics
 
 
-def _walk_old(frame: memoryview, p: int, end: int, version: int) -> tuple[bytes | None, int, int, list[Topic]]:
+def _walk_old(frame: memoryview, p: int, end: int, version: int) -> Walked:
     transactional = None
     if version >= 3:
         (size,) = _INT16.unpack_from(frame, p)
@@ -389,6 +471,10 @@ def _encode(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> bytes:
     version = request.version
     parts: list[bytes] = []
     if version >= 9:
+        if len(topics) == 1 and len(topics[0][1]) == 1:
+            raw, ((_, index, info, _, _, _),) = topics[0]
+            only = _ONLY_9.pack(2, index, 0, info.first_offset, info.log_append_time, info.log_start_offset, 1)
+            return _HEAD_9.pack(6 + len(raw) + _ONLY_9.size, request.correlation_id, 0, 2) + raw + only
         for raw, entries in topics:
             parts.append(raw)
             parts.append(_compact(len(entries) + 1))
