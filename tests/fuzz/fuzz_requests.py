@@ -66,6 +66,16 @@ def value(field: Field, version: int, flexible: bool) -> Any:
     return 1.5 if kind == "float64" else kind == "boolean" or 7
 
 
+def plain(cls: type[Message], payload: bytes | None) -> Any:
+    """One topic with one partition, nothing else set."""
+    topics = next(field for field in cls.__fields__ if field.name in ("topic_data", "responses"))
+    assert topics.element is not None and topics.element.structure is not None
+    partitions = topics.element.structure.__fields__[-1]
+    assert partitions.element is not None and partitions.element.structure is not None
+    partition = partitions.element.structure(records=payload)
+    return cls(**{topics.name: [topics.element.structure(**{partitions.name: [partition]})]})
+
+
 def write_corpus(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for index, cls in enumerate(CLASSES):
@@ -73,6 +83,13 @@ def write_corpus(directory: Path) -> None:
         message: Message = example(cls, version, interpreter.is_flexible(cls, version))
         data = index.to_bytes(2, "big") + bytes((version - cls.versions[0],)) + message.encode_bytes(version)
         (directory / cls.__name__).write_bytes(data)
+        if cls.__name__ in ("ProduceRequest", "FetchResponse"):
+            # The shape that is read by hand, with a payload and with a null in two bytes instead of one.
+            for name, payload in (("plain", b"payload"), ("null", None)):
+                body = plain(cls, payload).encode_bytes(version)
+                if payload is None:
+                    body = body[:-4] + b"\x80\0" + body[-3:]
+                (directory / f"{cls.__name__}-{name}").write_bytes(data[:3] + body)
 
 
 if __name__ == "__main__":

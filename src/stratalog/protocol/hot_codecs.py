@@ -90,10 +90,10 @@ def _produce_request(version: int, general: _Decode) -> _Decode:
             d = new(partition_class)
             partitions, d.index, x, y, z = _produce_part(b, q)
             if transactional == 0 and topics == partitions == 2:
-                if y < 128 <= x:
+                if 0 < y < 128 <= x:
                     size = (x & 127 | y << 7) - 1
                     q += 7
-                elif z < 128 <= x and y >= 128:
+                elif 0 < z < 128 <= x and y >= 128:
                     size = (x & 127 | (y & 127) << 7 | z << 14) - 1
                     q += 8
                 elif 0 < x < 128:
@@ -390,10 +390,10 @@ def _fetch_response_reader(version: int, general: _Decode) -> _Decode:
                 aborted, d.preferred_read_replica, x, y, z,
             ) = _fetched_part(b, q)  # fmt: skip
             if topics == count == 2 and aborted < 2:
-                if y < 128 <= x:
+                if 0 < y < 128 <= x:
                     size = (x & 127 | y << 7) - 1
                     r = q + 38
-                elif z < 128 <= x and y >= 128:
+                elif 0 < z < 128 <= x and y >= 128:
                     size = (x & 127 | (y & 127) << 7 | z << 14) - 1
                     r = q + 39
                 elif 0 < x < 128:
