@@ -59,3 +59,25 @@ def test_a_changed_byte_of_a_good_request_does_no_harm(tmp_path: Any, version: i
             for change in (0x01, 0x80, 0xFF):
                 offer(bench, frame[:at] + bytes((frame[at] ^ change,)) + frame[at + 1 :])
     bench.node.partitions["orders", 0].log.check_invariants()
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        pytest.param(b"", id="none"),
+        pytest.param(b"\x01", id="a count and nothing else"),
+        pytest.param(b"\x01\x00\x05a", id="cut off"),
+        pytest.param(b"\x02\x03\x00\x03\x00", id="one twice"),
+        pytest.param(b"\x02\x03\x00\x02\x00", id="out of order"),
+        pytest.param(b"\xff\xff\xff\xff\x1f", id="a count of more than 32 bits"),
+        pytest.param(b"\x91\x4e" + b"\x00\x00" * 10_001, id="10,001 of them"),
+    ],
+)
+def test_tagged_fields_of_a_header_are_held_to_the_rules_of_a_message(tmp_path: Any, tags: bytes) -> None:
+    """security.md 7.1: tagged-field count and order checked, varints of five bytes and 32 bits."""
+    bench = Bench(str(tmp_path))
+    head = b"\0\x12\0\x03\0\0\0\1\0\1x"
+    good = head + b"\x01\x07\x02ab" + b"\x02a\x02b\0"
+    assert bench.node.handle_frame(bench.peer(), memoryview(good), bench.clock.now_ms()).output is not None
+    with pytest.raises(Malformed):
+        bench.node.handle_frame(bench.peer(), memoryview(head + tags), bench.clock.now_ms())

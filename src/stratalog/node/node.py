@@ -35,6 +35,7 @@ from stratalog.node.request import Answer, Output, Parked, Peer, Request
 from stratalog.node.sessions import FetchSessions
 from stratalog.node.timers import Callback, Timer, Timers
 from stratalog.protocol.apis import APIS, Api
+from stratalog.protocol.headers import skip_tags
 from stratalog.replication.partition import Partition
 from stratalog.rsm.shard import Now
 
@@ -174,12 +175,7 @@ class Node:
         if position > size or length < -1:
             raise Malformed("the client id is longer than the frame")
         if version >= route.flexible:
-            if position >= size:
-                raise Malformed("a header without its tagged fields")
-            if frame[position]:
-                position = _skip_tags(frame, position)
-            else:
-                position += 1
+            position = skip_tags(frame, position)
         metrics = self.metrics
         metrics.requests[key] += 1
         metrics.bytes_in += size + 4
@@ -401,33 +397,3 @@ def _text(frame: memoryview, start: int, stop: int) -> str:
         return str(frame[start:stop], "utf-8")
     except UnicodeDecodeError as error:
         raise Malformed("the client id is no text") from error
-
-
-def _skip_tags(frame: memoryview, position: int) -> int:
-    """The end of a header's tagged fields; none of them means anything to us."""
-    try:
-        count, position = _varint(frame, position)
-        for _ in range(min(count, 10_001)):
-            _, position = _varint(frame, position)
-            size, position = _varint(frame, position)
-            position += size
-            if position > len(frame):
-                raise Malformed("a tagged field is longer than the frame")
-        if count > 10_000:
-            raise Malformed("too many tagged fields")
-    except IndexError as error:
-        raise Malformed("the header ends in the middle of a tagged field") from error
-    return position
-
-
-def _varint(frame: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift > 28:
-            raise Malformed("a varint of more than five bytes")

@@ -59,13 +59,10 @@ class RequestHeader:
                 client_id = None
             else:
                 raise Malformed(f"request header: a client id of {length} bytes", position=position + 8)
-            if api_version >= _FIRST_FLEXIBLE.get(api_key, _NEVER):
-                if frame[p]:
-                    _, p = unknown_tags(frame, p)
-                else:
-                    p += 1
             if p > len(frame):
                 raise Malformed(f"request header: ends {p - len(frame)} bytes behind the frame", position=position + 8)
+            if api_version >= _FIRST_FLEXIBLE.get(api_key, _NEVER):
+                p = skip_tags(frame, p)
         except (struct.error, IndexError):
             raise Malformed(f"request header: cut off, {len(frame) - position} bytes", position=position) from None
         except UnicodeDecodeError:
@@ -156,10 +153,19 @@ def decode_response_header(frame: Buffer, api_key: int, version: int, position: 
         raise Malformed(f"response header: cut off, {len(frame) - position} bytes", position=position)
     correlation_id = int.from_bytes(frame[position:p], "big", signed=True)
     if api_key != _API_VERSIONS and version >= _FIRST_FLEXIBLE.get(api_key, _NEVER):
-        try:
-            _, p = unknown_tags(frame, p)
-        except IndexError:
-            p = len(frame) + 1
-        if p > len(frame):
-            raise Malformed("response header: its tagged fields are cut off", position=position + 4)
+        p = skip_tags(frame, p)
     return correlation_id, p
+
+
+def skip_tags(frame: Buffer, position: int) -> int:
+    """The end of a header's tagged fields, which begin at `position`.  None of them means anything to us, but they
+    are held to the same rules as those of a message."""
+    try:
+        if frame[position] == 0:
+            return position + 1
+        _, end = unknown_tags(frame, position)
+    except IndexError:
+        end = len(frame) + 1
+    if end > len(frame):
+        raise Malformed("a header's tagged fields are cut off", position=position)
+    return end
