@@ -124,6 +124,24 @@ def test_damage_is_named_with_its_position(section, count, text, position, twin)
     assert caught.value.position == position
 
 
+extremes = st.sampled_from((-(2**63), -(2**63) + 1, -1, 0, 1, 2**62, 2**63 - 1)) | st.integers(-(2**63), 2**63 - 1)
+
+
+@given(extremes, st.lists(extremes, min_size=1, max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_a_timestamp_that_leaves_64_bits_is_refused_by_both_twins(base, deltas):
+    """security.md 7.1: timestamps may not overflow."""
+    section = b"".join(encode_record(i, delta, b"k", None) for i, delta in enumerate(deltas))
+    answer = plain.walk(section, len(deltas), base)
+    assert compiled.walk(section, len(deltas), base)[:3] == answer[:3]
+    if all(-(2**63) <= base + delta < 2**63 for delta in deltas):
+        assert answer == compiled.walk(section, len(deltas), base)
+        assert answer[3:5] == (base + min(deltas), base + max(deltas))
+    else:
+        with pytest.raises(CorruptBatch, match="overflows"):
+            walk.validate_records(section, len(deltas), base_timestamp=base)
+
+
 @given(st.binary(max_size=20_000), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_crc_agrees_with_the_library(data, start):

@@ -207,6 +207,35 @@ def test_a_count_that_the_records_do_not_hold_is_refused(codec):
     _refused(data, ErrorCode.INVALID_RECORD, inspect=True)
 
 
+@pytest.mark.parametrize("count", [16, 1_000_000, 2**31 - 1])
+def test_a_count_that_the_bytes_cannot_hold_is_refused_without_a_look_at_the_records(count):
+    """security.md 7.1, recordsCount <= bytes: 100 bytes that take two billion offsets."""
+    data = batch.build_batch(_records())
+    assert count > (len(data) - batch.HEADER_SIZE) // batch.RECORD_BYTES_MIN
+    struct.pack_into(">i", data, batch.COUNT_AT, count)
+    struct.pack_into(">i", data, batch.LAST_OFFSET_DELTA_AT, count - 1)
+    struct.pack_into(">I", data, 17, batch.crc32c(bytes(data[21:])))
+    _refused(data, ErrorCode.INVALID_RECORD)
+    smallest = batch.build_batch([Record(i, NOW, None, None) for i in range(200)])
+    assert len(_read(_run(smallest))) == 200
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize(("base", "delta"), [(2**63 - 1, 1), (-(2**63), -(2**63) + NOW)])
+def test_a_timestamp_that_overflows_is_refused(codec, base, delta):
+    """security.md 7.1: a sum that would come round to a good time is no time."""
+    data = batch.assemble(
+        compress(codec, batch.encode_record(0, delta, b"k", b"v")),
+        base_offset=0,
+        last_offset_delta=0,
+        count=1,
+        attributes=codec,
+        base_timestamp=base,
+        max_timestamp=NOW,
+    )
+    _refused(data, ErrorCode.INVALID_RECORD, compacted=True)
+
+
 @pytest.mark.parametrize("codec", [0, 1])
 def test_offsets_that_do_not_count_up_are_refused(codec):
     body = b"".join(batch.encode_record(delta, 0, b"k", b"v") for delta in (0, 0, 1))

@@ -1,10 +1,13 @@
 """The straight way of an append and its plain twin: same answers, same bytes, same state (STYLE 14)."""
 
+import struct
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from storage_kit import CONFIG, NOW, Kit, make_batch
 
 from stratalog.base.failures import ApiError, Malformed
+from stratalog.records import batch as batches
 
 BATCH = st.fixed_dictionaries(
     {
@@ -15,6 +18,7 @@ BATCH = st.fixed_dictionaries(
         "sequence": st.sampled_from([0, 1, 2, 3, 2**31 - 1, -1]),
         "base": st.sampled_from([0, 0, 0, 5]),
         "damage": st.sampled_from([None, None, None, 18, 26, 60, 66, -1]),
+        "claims": st.sampled_from([None, None, None, 5, 100, 2**31 - 1]),
     }
 )
 
@@ -38,7 +42,12 @@ def test_the_fast_append_equals_the_general_one(tmp_path_factory, produced):
     for batch in produced:
         fields = dict(batch)
         damage = fields.pop("damage")
+        claims = fields.pop("claims")
         raw = make_batch(fields.pop("values"), **fields)
+        if claims is not None:
+            struct.pack_into(">i", raw, batches.LAST_OFFSET_DELTA_AT, claims - 1)
+            struct.pack_into(">i", raw, batches.COUNT_AT, claims)
+            struct.pack_into(">I", raw, batches.CRC_AT, batches.crc32c(raw[batches.ATTRIBUTES_AT :]))
         if damage is not None:
             raw[damage] ^= 1
         assert outcome(fast, bytearray(raw)) == outcome(plain, bytearray(raw))

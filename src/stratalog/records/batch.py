@@ -56,6 +56,8 @@ PRODUCER_EPOCH_AT: Final = 51
 BASE_SEQUENCE_AT: Final = 53
 COUNT_AT: Final = 57
 RECORDS_AT: Final = HEADER_SIZE
+RECORD_BYTES_MIN: Final = 7
+"""The smallest record: length, attributes, time, offset delta, key, value and headers, a byte each."""
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """base offset, length, epoch, magic, crc, attributes, last offset delta, base time, max time, producer id, producer
@@ -352,7 +354,7 @@ def _records_of(buffer: Buffer, header: BatchHeader) -> Iterator[Record]:
     data = plain if isinstance(plain, bytes) else bytes(plain)  # slices of bytes cost a third of a memoryview's
     count = header.count
     end = len(data)
-    if count > end // 7:  # a record has at least seven bytes
+    if count > end // RECORD_BYTES_MIN:
         raise CorruptBatch(f"a batch of {end} bytes claims {count} records", position=header.position)
     base_offset, last_delta = header.base_offset, header.last_offset_delta
     base_time, base_sequence = header.base_timestamp, header.base_sequence

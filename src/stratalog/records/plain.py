@@ -51,6 +51,7 @@ from stratalog.records.kernels import (
     ROW,
     SIZE,
     TABLE_FULL,
+    TIMESTAMP,
     TRAILING_BYTES,
     TRANSACTIONAL,
     VARINT_TOO_LONG,
@@ -185,7 +186,9 @@ def walk(data: Buffer, count: int, base_timestamp: int) -> tuple[int, ...]:
         except _Broken as broken:
             return broken.code, start, index, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
         timestamp_delta, offset_delta, _, key, value, header_count, _ = parsed
-        timestamp = _signed64(base_timestamp + timestamp_delta)
+        timestamp = base_timestamp + timestamp_delta
+        if timestamp != _signed64(timestamp):
+            return TIMESTAMP, start, index, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
         if index == 0:
             low = high = first_timestamp = timestamp
             high_delta = offset_delta

@@ -28,7 +28,9 @@ from stratalog.records.batch import (
     CODEC_ZSTD,
     CREATE_TIME,
     DELETE_HORIZON_BIT,
+    HEADER_SIZE,
     LOG_APPEND_TIME,
+    RECORD_BYTES_MIN,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -169,6 +171,10 @@ def _check_header(header: BatchHeader, origin: Origin) -> None:
         raise InvalidBatch(
             ErrorCode.INVALID_RECORD,
             f"a batch claims {count} records and last offset delta {header.last_offset_delta}",
+        )
+    if not header.attributes & CODEC_MASK and count > (header.size - HEADER_SIZE) // RECORD_BYTES_MIN:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD, f"a batch claims {count} records in {header.size - HEADER_SIZE} bytes"
         )
     if header.is_control:
         raise InvalidBatch(ErrorCode.INVALID_RECORD, "a client may not write control records")

@@ -285,7 +285,7 @@ class Log:
             or length + 12 != size
             or base
             or count != delta + 1
-            or count < 1
+            or not 1 <= count <= (size - 61) // 7  # a record has seven bytes at least
             or size > self._max_message_bytes
             or size > self._segment_bytes
             or not 0 <= base_timestamp <= timestamp <= now_ms + self._after_max_ms

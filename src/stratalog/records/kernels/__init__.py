@@ -45,6 +45,7 @@ MAP_FULL: Final = 15
 """Not damage: the offset map is at its load factor."""
 NEEDS_MEASURE: Final = 16
 """Not damage: there are headers, and room has to be made for them."""
+TIMESTAMP: Final = 17
 
 TEXTS: Final = {
     RECORD_PAST_END: "a record runs past the end of its batch",
@@ -58,6 +59,7 @@ TEXTS: Final = {
     BATCH_MAGIC: "a batch has an unknown magic",
     BATCH_CRC: "a batch does not match its checksum",
     BATCH_HEADER: "a batch header has impossible fields",
+    TIMESTAMP: "a record's timestamp overflows",
 }
 
 # --- a batch table: one row of sixteen 64-bit integers for each batch -----------------------------------------------

@@ -75,6 +75,7 @@ from stratalog.records.kernels import (
     ROW,
     SIZE,
     TABLE_FULL,
+    TIMESTAMP,
     TRAILING_BYTES,
     TRANSACTIONAL,
     VARINT_TOO_LONG,
@@ -511,6 +512,10 @@ def _walk_kernel(address, size, count, base_timestamp, out):
             _put64(out + 8, index)
             return -p
         timestamp = base_timestamp + timestamp_delta
+        if (base_timestamp ^ timestamp) & (timestamp_delta ^ timestamp) < 0:  # the sum has neither one's sign
+            _put64(out, start - address)
+            _put64(out + 8, index)
+            return TIMESTAMP
         if index == 0:
             low = high = first_timestamp = timestamp
             high_delta = offset_delta
