@@ -138,6 +138,20 @@ def test_damage_below_a_sound_header_is_corrupt_batch_and_nothing_else(twin, dra
     found.validate(full=True)
 
 
+@twins
+def test_header_keys_that_are_no_text_are_read_as_java_reads_them(twin):
+    """One record of a client that writes any bytes there does not keep a table from its readers."""
+    good = batch(0, [(5, b"k", b"v", [("abc", b"x"), ("d", None)]), (6, b"k", b"v", []), (7, b"k", b"v", [("e", b"")])])
+    odd = bytearray(good)
+    odd[good.index(b"abc") + 1] = 0xFF
+    table = kernels.BatchTable()
+    assert plain.scan_batches(odd, table, verify=False) == kernels.OK
+    found = arrow.decode(odd, table, twin=twin)
+    found.validate(full=True)
+    assert rows_of(found) == expected(odd)
+    assert found.column("headers").to_pylist()[0][0] == {"key": "a\ufffdc", "value": b"x"}
+
+
 def test_both_twins_refuse_the_same_damage():
     random.seed(4)
     good = batch(0, [(5, b"key", b"value", [("h", b"x")]), (6, None, b"value", []), (7, b"k", None, [])])

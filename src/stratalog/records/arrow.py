@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.base.types import MAX_INT64, Buffer
+from stratalog.records.batch import header_key
 from stratalog.records.errors import CorruptBatch
 from stratalog.records.kernels import (
     ATTRIBUTES,
@@ -177,17 +178,11 @@ def _read_plain(
         "key": lambda: pa.array(keys, pa.binary()),
         "value": lambda: pa.array(values, pa.binary()),
         "headers": lambda: pa.array(
-            [[{"key": _text(name), "value": value} for name, value in record] for record in headers], _headers_type(pa)
+            [[{"key": header_key(name), "value": value} for name, value in record] for record in headers],
+            _headers_type(pa),
         ),
     }
     return pa.RecordBatch.from_arrays([made[name]() for name in names], schema=schema(names, unit=unit))
-
-
-def _text(name: bytes) -> str:
-    try:
-        return name.decode("utf-8")
-    except UnicodeDecodeError:
-        raise CorruptBatch("a header's key is not UTF-8") from None
 
 
 def _fail(table: BatchTable, code: int, row: int, position: int) -> None:
@@ -281,8 +276,9 @@ def _assembled(
             keys = pa.Array.from_buffers(pa.string(), headers, columns["name"], 0)
             try:
                 keys.validate(full=True)
-            except pa.ArrowInvalid:
-                raise CorruptBatch("a header's key is not UTF-8") from None
+            except pa.ArrowInvalid:  # some are not UTF-8: made anew, one by one
+                raw = pa.Array.from_buffers(pa.binary(), headers, columns["name"], 0)
+                keys = pa.array([header_key(name) for name in raw.to_pylist()], pa.string())
             contents = pa.Array.from_buffers(pa.binary(), headers, columns["content"], null_contents)
             pairs = pa.Array.from_buffers(kind.value_type, headers, [None], 0, children=[keys, contents])
             arrays.append(pa.Array.from_buffers(kind, records, buffers, 0, children=[pairs]))

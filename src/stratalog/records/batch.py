@@ -460,13 +460,15 @@ def _read_headers(
         name, position = _read_bytes(data, position, end)
         if name is None:
             raise CorruptBatch("a header has no key", position=at)
-        try:
-            text = name.decode("utf-8")
-        except UnicodeDecodeError:
-            raise CorruptBatch("a header's key is not UTF-8", position=at) from None
         value, position = _read_bytes(data, position, end)
-        headers.append((text, value))
+        headers.append((header_key(name), value))
     return tuple(headers), position
+
+
+def header_key(raw: bytes) -> str:
+    """A header's key as text.  Some clients write any bytes there, and a broker does not look: what is not UTF-8
+    becomes U+FFFD, as Java's clients read it, so that one such record does not close a log to its readers."""
+    return raw.decode("utf-8", "replace")
 
 
 # --- patching -------------------------------------------------------------------------------------------------------
