@@ -15,9 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stratalog.base.failures import Malformed
+from stratalog.base.limits import REQUEST_ELEMENTS_MAX, REQUEST_UNCOUNTED_BYTES
 from stratalog.base.types import FileRegion, Uuid
-from stratalog.protocol import compiler, interpreter
+from stratalog.protocol import compiler, interpreter, schema
 from stratalog.protocol.apis import APIS, classes
+from stratalog.protocol.k00_produce import ProduceRequest
 from stratalog.protocol.schema import (
     DECODE_ERRORS,
     ENCODE_ERRORS,
@@ -542,6 +544,59 @@ def test_lengths_that_lie_allocate_nothing(api: Any) -> None:
 
 
 # --- single rules ---------------------------------------------------------------------------------------------------
+
+
+SMALLEST = (b"\0\0\0\1\x01\0", b"\0\0\0\1\0\0\0\0")
+"""A partition of a produce request with an empty payload, flexible and not."""
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_large_request_of_too_many_elements_is_refused_before_it_is_made(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """security.md 7.1, 7.2: a frame of 100 MiB may hold 17 million partitions, which would be 4 GiB of objects.  Here
+    with limits of a fiftieth."""
+    monkeypatch.setattr(schema, "REQUEST_UNCOUNTED_BYTES", REQUEST_UNCOUNTED_BYTES // 50)
+    monkeypatch.setattr(interpreter, "REQUEST_ELEMENTS_MAX", REQUEST_ELEMENTS_MAX // 50)
+    flexible = version >= 9
+    head = (b"\0" if flexible else b"\xff\xff") + struct.pack(">hi", 1, 1)
+
+    def length(count: int) -> bytes:
+        return compiler.uvarint_bytes(count + 1) if flexible else count.to_bytes(4, "big")
+
+    def request(partitions: int) -> bytes:
+        name = b"\x02a" if flexible else b"\0\x01a"
+        topic = name + length(partitions) + SMALLEST[not flexible] * partitions + b"\0" * flexible
+        return head + length(2) + topic * 2 + b"\0" * flexible
+
+    most = request(4_999)  # and two topics are 10,000
+    assert [len(topic.partition_data) for topic in ProduceRequest.decode(most, version).topic_data] == [4_999] * 2
+    for data in (request(9_000), request(15_000)):
+        for read in (ProduceRequest.decode, lambda data, version: ProduceRequest.decode_at(b"#" + data, 1, version)):
+            tracemalloc.start()
+            try:
+                with pytest.raises(Malformed, match="more than 10000 elements"):
+                    read(data, version)
+                assert tracemalloc.get_traced_memory()[1] < len(data) + (1 << 16)
+            finally:
+                tracemalloc.stop()
+
+
+@EACH
+def test_what_is_counted_is_read_all_the_same(cls: type[Message], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every version of every message goes over the counter as it goes over the codecs, cut off or not."""
+    monkeypatch.setattr(schema, "REQUEST_UNCOUNTED_BYTES", -1)
+    rng = random.Random(cls.__name__ + "counted")
+    for version in versions_of(cls):
+        message = random_struct(cls, version, rng)
+        data = joined(interpreter.encode(message, version))
+        assert cls.decode(data, version) == message
+        cut = data[: rng.randrange(len(data) + 1)]
+        try:
+            interpreter.decode(cls, cut, 0, version)
+        except Malformed:
+            with pytest.raises(Malformed):
+                cls.decode(cut, version)
 
 
 class Tiny(Message):

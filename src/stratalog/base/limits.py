@@ -10,6 +10,11 @@ ARRAY_ELEMENTS_MAX: Final = 1_000_000
 """Elements of one array in a message.  Kafka 4.4 refuses more; a million is past any real request."""
 TAGGED_FIELDS_MAX: Final = 10_000
 """Tagged fields of one struct, the same rule of Kafka 4.4."""
+REQUEST_UNCOUNTED_BYTES: Final = 4 << 20
+"""Requests up to this size are decoded as they come: 700,000 of the smallest partitions, 200 MiB of objects."""
+REQUEST_ELEMENTS_MAX: Final = 500_000
+"""Elements of all arrays of one larger request together, integers apart.  An element takes 200 to 300 bytes here and
+may take six on the wire: a frame of 100 MiB would become 4 GiB.  A request for 100,000 partitions has a fifth."""
 FRAME_BYTES_MAX: Final = 100 << 20
 """`socket.request.max.bytes`, Kafka's default."""
 

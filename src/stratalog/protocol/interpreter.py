@@ -10,7 +10,7 @@ import struct
 from typing import Any
 
 from stratalog.base.failures import Malformed
-from stratalog.base.limits import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX
+from stratalog.base.limits import ARRAY_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from stratalog.base.types import Buffer, FileRegion, Uuid
 from stratalog.protocol.schema import (
     FIXED_WIDTH,
@@ -72,6 +72,67 @@ def check_version(cls: type[Message], version: int, error: type[Malformed] | typ
     first, last = cls.versions
     if not first <= version <= last:
         raise error(f"{cls.__name__} has versions {first} to {last}, not {version}")
+
+
+def require_few(cls: type[Message], data: Buffer, position: int, version: int) -> None:
+    """`Malformed` for a request of more elements than `REQUEST_ELEMENTS_MAX`, before anything is made of it.  Asked for
+    large messages only; answers are not counted, who reads them has asked for them."""
+    if cls.api_key < 0 or not cls.__name__.endswith("Request"):
+        return
+    check_version(cls, version, Malformed)
+    reader = _Reader(data, position, version, is_flexible(cls, version))
+    reader.path.append(cls.__name__)
+    _skim_struct(reader, cls, 0)
+
+
+def _skim_struct(reader: _Reader, structure: type[Struct], seen: int) -> int:
+    """Go over a struct without making it: the elements seen so far."""
+    version = reader.version
+    for field in structure.__fields__:
+        if field.exists_in(version) and not field.tagged_in(version):
+            seen = _skim(reader, field, seen)
+    if reader.flexible:
+        count = reader.uvarint()
+        seen = _seen(reader, seen, count)
+        for _ in range(count):
+            tag, length = reader.uvarint(), reader.uvarint()
+            end = reader.position + length
+            known = [field for field in structure.__fields__ if field.tag == tag and field.tagged_in(version)]
+            if known:
+                seen = _skim(reader, known[0], seen)
+            if reader.position > end:
+                raise reader.fail(f"tag {tag} says {length} bytes, its field ends behind them")
+            reader.take(end - reader.position)
+    return seen
+
+
+def _skim(reader: _Reader, field: Field, seen: int) -> int:
+    kind = field.kind
+    if kind in FIXED_WIDTH:
+        reader.take(FIXED_WIDTH[kind][1])
+    elif kind in ("string", "bytes", "records"):
+        reader.take(reader.length(field, "int16" if kind == "string" else "int32") or 0)
+    elif kind == "array":
+        element = field.element
+        assert element is not None
+        count = reader.length(field, "int32") or 0
+        if element.kind in FIXED_WIDTH:
+            reader.take(count * FIXED_WIDTH[element.kind][1])
+            return seen
+        seen = _seen(reader, seen, count)
+        for _ in range(count):
+            seen = _skim(reader, element, seen)
+    else:
+        assert field.structure is not None
+        if not field.nullable_in(reader.version) or reader.fixed("int8") != field.null_mark_in(reader.version):
+            seen = _skim_struct(reader, field.structure, seen)
+    return seen
+
+
+def _seen(reader: _Reader, seen: int, more: int) -> int:
+    if seen + more > REQUEST_ELEMENTS_MAX:
+        raise reader.fail(f"a request of more than {REQUEST_ELEMENTS_MAX} elements")
+    return seen + more
 
 
 class _Reader:

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast, dataclass_transform
 
 from stratalog.base.failures import Malformed
+from stratalog.base.limits import REQUEST_UNCOUNTED_BYTES
 from stratalog.base.types import ZERO_UUID, Buffer, FileRegion
 
 if TYPE_CHECKING:
@@ -509,6 +510,8 @@ class Message(Struct):
         views on `data`, the rest is copied out of it."""
         decoder = cls._decoders.get(version) or _compiler().decoder(cls, version)
         end = len(data)
+        if end > REQUEST_UNCOUNTED_BYTES:
+            _interpreter().require_few(cls, data, 0, version)
         try:
             message, position = decoder(data, 0, end)
             if position == end:
@@ -521,8 +524,11 @@ class Message(Struct):
     def decode_at(cls, data: Buffer, position: int, version: int) -> tuple[Self, int]:
         """The message at `position`, and the position behind it; what follows is not looked at."""
         decoder = cls._decoders.get(version) or _compiler().decoder(cls, version)
+        end = len(data)
+        if end > REQUEST_UNCOUNTED_BYTES:
+            _interpreter().require_few(cls, data, position, version)
         try:
-            return decoder(data, position, len(data))
+            return decoder(data, position, end)
         except DECODE_ERRORS:
             pass
         raise _interpreter().reason(cls, data, position, version, whole=False)
