@@ -81,3 +81,11 @@ def test_tagged_fields_of_a_header_are_held_to_the_rules_of_a_message(tmp_path: 
     assert bench.node.handle_frame(bench.peer(), memoryview(good), bench.clock.now_ms()).output is not None
     with pytest.raises(Malformed):
         bench.node.handle_frame(bench.peer(), memoryview(head + tags), bench.clock.now_ms())
+
+
+def test_a_client_id_that_is_no_text_is_served(tmp_path: Any) -> None:
+    """As Kafka does: the id is for people to read, what is not UTF-8 in it becomes U+FFFD."""
+    bench = Bench(str(tmp_path))
+    frame = b"\0\x12\0\x03\0\0\0\1\0\2x\xe4\0" + b"\x02a\x02b\0"
+    request = bench.node.handle_frame(bench.peer(), memoryview(frame), bench.clock.now_ms())
+    assert (request.client_id, request.output is None) == ("x\ufffd", False)

@@ -188,7 +188,7 @@ class Node:
         try:
             if key != _PRODUCE:
                 if length > 0:
-                    request.client_id = _text(frame, 10, 10 + length)
+                    request.client_id = str(frame[10 : 10 + length], "utf-8", "replace")
                 elif length == 0:
                     request.client_id = ""
                 # What follows the body is not looked at, as in Kafka: librdkafka's Metadata of all topics has a tail.
@@ -390,10 +390,3 @@ class Node:
         fetch = self.parked_fetches.pop(peer.connection, None)
         if fetch is not None:
             fetch.forget()
-
-
-def _text(frame: memoryview, start: int, stop: int) -> str:
-    try:
-        return str(frame[start:stop], "utf-8")
-    except UnicodeDecodeError as error:
-        raise Malformed("the client id is no text") from error

@@ -45,7 +45,8 @@ class RequestHeader:
     @classmethod
     def decode(cls, frame: Buffer, position: int = 0) -> tuple[Self, int]:
         """The header at `position` and where the body begins.  Of an unknown key the fields up to the client id are
-        read; there is no telling what its body is."""
+        read; there is no telling what its body is.  A client id is for people to read: what is not UTF-8 in it becomes
+        U+FFFD, as in Kafka, and does not cost the client its connection."""
         try:
             api_key, api_version, correlation_id, length = _unpack_head(frame, position)
             if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
@@ -53,7 +54,7 @@ class RequestHeader:
             p = position + 10
             if length >= 0:
                 q = p + length
-                client_id = str(frame[p:q], "utf-8")
+                client_id = str(frame[p:q], "utf-8", "replace")
                 p = q
             elif length == -1:
                 client_id = None
@@ -65,8 +66,6 @@ class RequestHeader:
                 p = skip_tags(frame, p)
         except (struct.error, IndexError):
             raise Malformed(f"request header: cut off, {len(frame) - position} bytes", position=position) from None
-        except UnicodeDecodeError:
-            raise Malformed("request header: the client id is not UTF-8", position=position + 10) from None
         return cls(api_key, api_version, correlation_id, client_id), p
 
     def encode(self) -> bytes:
