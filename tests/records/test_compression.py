@@ -178,6 +178,14 @@ def test_a_bomb_ends_at_the_cap_without_the_memory_of_its_output(codec):
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [2 << 20, 10 << 20, 16 << 20])
+def test_a_large_record_of_one_letter_is_no_bomb(codec, size):
+    """Kafka takes it: zstd packs ten MiB of one letter into 339 bytes."""
+    data = b"x" * size
+    assert decompress(codec, compress(codec, data)) == data
+
+
 def test_an_absurd_ratio_ends_early():
     """zstd packs zeros far denser than any data; 20 KB of it would fill half a gigabyte."""
     bomb = _bomb(ZSTD, 192 << 20)

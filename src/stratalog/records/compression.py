@@ -72,8 +72,8 @@ _LE64: Final = struct.Struct("<Q")
 
 
 def output_max(size: int, max_bytes: int = limits.BATCH_DECOMPRESSED_BYTES_MAX) -> int:
-    """What `size` compressed bytes may unfold to: the ratio counts past the first MiB."""
-    return min(max_bytes, (1 << 20) + size * limits.COMPRESSION_RATIO_MAX)
+    """What `size` compressed bytes may unfold to: the ratio counts past the first 16 MiB."""
+    return min(max_bytes, limits.COMPRESSION_FREE_BYTES + size * limits.COMPRESSION_RATIO_MAX)
 
 
 def compress(codec: int, data: Buffer, level: int | None = None, *, broken_lz4: bool = False) -> Buffer:
