@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError, Malformed
-from stratalog.base.limits import ARRAY_ELEMENTS_MAX
+from stratalog.base.limits import REQUEST_ELEMENTS_MAX
 from stratalog.base.types import Millis
 from stratalog.node.request import Parked, Request
+from stratalog.protocol.compiler import uvarint, uvarint_bytes
+from stratalog.protocol.headers import skip_tags
 from stratalog.protocol.k00_produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -325,11 +327,8 @@ def _walk_one_old(frame: memoryview, p: int, end: int, version: int) -> Walked |
 
 def _walk_flexible(frame: memoryview, p: int, end: int, version: int) -> Walked:
     transactional = None
-    size = frame[p]
-    p += 1
+    size, p = uvarint(frame, p)
     if size:
-        if size >= 0x80:
-            size, p = _varint(frame, p - 1)
         transactional = bytes(frame[p : p + size - 1])
         p += size - 1
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, p)
@@ -337,8 +336,8 @@ def _walk_flexible(frame: memoryview, p: int, end: int, version: int) -> Walked:
     topic_count = frame[p]
     p += 1
     if topic_count >= 0x80:
-        topic_count, p = _varint(frame, p - 1)
-    _check_count(topic_count, end - p)
+        topic_count, p = uvarint(frame, p - 1)
+    seen = _check_count(topic_count - 1, end - p)
     topics: list[Topic] = []
     for _ in range(topic_count - 1):
         if version >= 13:
@@ -349,7 +348,7 @@ def _walk_flexible(frame: memoryview, p: int, end: int, version: int) -> Walked:
             size = frame[p]
             p += 1
             if size >= 0x80:
-                size, p = _varint(frame, p - 1)
+                size, p = uvarint(frame, p - 1)
             if size == 0:
                 raise Malformed("a topic without a name", position=p)
             key = bytes(frame[p : p + size - 1])
@@ -358,12 +357,12 @@ def _walk_flexible(frame: memoryview, p: int, end: int, version: int) -> Walked:
         count = frame[p]
         p += 1
         if count >= 0x80:
-            count, p = _varint(frame, p - 1)
-        _check_count(count, end - p)
+            count, p = uvarint(frame, p - 1)
+        seen = _check_count(count - 1, end - p, seen)
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(count - 1):
             (index,) = _INDEX.unpack_from(frame, p)
-            size, p = _varint(frame, p + 4)
+            size, p = uvarint(frame, p + 4)
             if size == 0:
                 partitions.append((index, None))
             else:
@@ -373,16 +372,16 @@ def _walk_flexible(frame: memoryview, p: int, end: int, version: int) -> Walked:
                 partitions.append((index, frame[p:stop]))
                 p = stop
             if frame[p]:
-                p = _skip_tags(frame, p, end)
+                p = skip_tags(frame, p)
             else:
                 p += 1
         topics.append((raw, key, partitions))
         if frame[p]:
-            p = _skip_tags(frame, p, end)
+            p = skip_tags(frame, p)
         else:
             p += 1
     if frame[p]:
-        p = _skip_tags(frame, p, end)
+        p = skip_tags(frame, p)
     else:
         p += 1
     if p != end:
@@ -398,10 +397,12 @@ def _walk_old(frame: memoryview, p: int, end: int, version: int) -> Walked:
         if size >= 0:
             transactional = bytes(frame[p : p + size])
             p += size
+        elif size < -1:
+            raise Malformed(f"a transactional id of {size} bytes", position=p)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, p)
     (topic_count,) = _INDEX.unpack_from(frame, p + 6)
     p += 10
-    _check_count(topic_count, end - p)
+    seen = _check_count(topic_count, end - p)
     topics: list[Topic] = []
     for _ in range(topic_count):
         begin = p
@@ -413,7 +414,7 @@ def _walk_old(frame: memoryview, p: int, end: int, version: int) -> Walked:
         raw = bytes(frame[begin:p])
         (count,) = _INDEX.unpack_from(frame, p)
         p += 4
-        _check_count(count, end - p)
+        seen = _check_count(count, end - p, seen)
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(count):
             index, size = _INDEX_LENGTH.unpack_from(frame, p)
@@ -433,34 +434,14 @@ def _walk_old(frame: memoryview, p: int, end: int, version: int) -> Walked:
     return transactional, acks, timeout_ms, topics
 
 
-def _check_count(count: int, left: int) -> None:
-    if count > ARRAY_ELEMENTS_MAX or count - 1 > left or count < 0:
+def _check_count(count: int, left: int, seen: int = 0) -> int:
+    """An array's count, without the one that compact arrays add, and the elements of the arrays before it: together
+    they are bounded, because each becomes an object."""
+    if not 0 <= count <= left:
         raise Malformed(f"an array of {count} elements in {left} bytes")
-
-
-def _varint(frame: memoryview, p: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[p]
-        p += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, p
-        shift += 7
-        if shift > 28:
-            raise Malformed("a varint of more than five bytes", position=p)
-
-
-def _skip_tags(frame: memoryview, p: int, end: int) -> int:
-    count, p = _varint(frame, p)
-    _check_count(count, end - p)
-    for _ in range(count):
-        _, p = _varint(frame, p)
-        size, p = _varint(frame, p)
-        p += size
-        if p > end:
-            raise Malformed("a tagged field longer than the frame", position=p)
-    return p
+    if count + seen > REQUEST_ELEMENTS_MAX:
+        raise Malformed(f"a request of more than {REQUEST_ELEMENTS_MAX} elements")
+    return count + seen
 
 
 # --- answering ------------------------------------------------------------------------------------------------------
@@ -477,7 +458,7 @@ def _encode(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> bytes:
             return _HEAD_9.pack(6 + len(raw) + _ONLY_9.size, request.correlation_id, 0, 2) + raw + only
         for raw, entries in topics:
             parts.append(raw)
-            parts.append(_compact(len(entries) + 1))
+            parts.append(uvarint_bytes(len(entries) + 1))
             for _, index, info, _, _, _ in entries:
                 parts.append(
                     _DONE_9.pack(index, 0, info.first_offset, info.log_append_time, info.log_start_offset, 1, 0, 0)
@@ -488,7 +469,7 @@ def _encode(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> bytes:
         count = len(topics) + 1
         if count < 0x80:
             return _HEAD_9.pack(6 + len(body), request.correlation_id, 0, count) + body
-        number = _compact(count)
+        number = uvarint_bytes(count)
         return _INDEX_LENGTH.pack(5 + len(number) + len(body), request.correlation_id) + b"\0" + number + body
     for raw, entries in topics:
         parts.append(raw)
@@ -507,17 +488,6 @@ def _encode(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> bytes:
         parts.append(b"\0\0\0\0")
     body = b"".join(parts)
     return _HEAD_OLD.pack(8 + len(body), request.correlation_id, len(topics)) + body
-
-
-def _compact(number: int) -> bytes:
-    if number < 0x80:
-        return bytes((number,))
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def _response(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> ProduceResponse:
@@ -558,7 +528,7 @@ def _response(request: Request, topics: list[tuple[bytes, list[Entry]]]) -> Prod
 
 
 def _name(raw: bytes, version: int) -> str:
-    start = 2 if version < 9 else _varint(memoryview(raw), 0)[1]
+    start = 2 if version < 9 else uvarint(memoryview(raw), 0)[1]
     return raw[start:].decode()
 
 

@@ -22,6 +22,7 @@ from stratalog.base.types import MAX_INT32, Buffer, FileRegion, Millis, Uuid
 from stratalog.node.request import Answer, Parked, Request
 from stratalog.node.sessions import FINAL_EPOCH, INITIAL_EPOCH, Key, Session, Wanted
 from stratalog.node.waits import ParkedFetch
+from stratalog.protocol.compiler import uvarint_bytes
 from stratalog.protocol.k01_fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -320,17 +321,6 @@ _ABORTED: Final = struct.Struct(">qqB")
 _INDEX: Final = struct.Struct(">i")
 
 
-def _compact(number: int) -> bytes:
-    if number < 0x80:
-        return bytes((number,))
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 def _encode(request: Request, session_id: int, found: list[Found]) -> list[Any]:
     """The answer from version 12 on, written by hand: a consumer's every request ends here."""
     by_id = request.version >= 13
@@ -343,16 +333,16 @@ def _encode(request: Request, session_id: int, found: list[Found]) -> list[Any]:
         else:
             groups.append((wanted, [row]))
     output: list[Any] = []
-    parts: list[bytes] = [_compact(len(groups) + 1)]
+    parts: list[bytes] = [uvarint_bytes(len(groups) + 1)]
     size = 4 + 1 + 10
     for first, rows in groups:
         if by_id:
             parts.append(first.topic_id)
         else:
             name = first.topic.encode()
-            parts.append(_compact(len(name) + 1))
+            parts.append(uvarint_bytes(len(name) + 1))
             parts.append(name)
-        parts.append(_compact(len(rows) + 1))
+        parts.append(uvarint_bytes(len(rows) + 1))
         for row in rows:
             parts.append(
                 _PARTITION.pack(
@@ -363,14 +353,14 @@ def _encode(request: Request, session_id: int, found: list[Found]) -> list[Any]:
             if aborted is None:
                 parts.append(b"\0")
             else:
-                parts.append(_compact(len(aborted) + 1))
+                parts.append(uvarint_bytes(len(aborted) + 1))
                 parts.extend(_ABORTED.pack(one.producer_id, one.first_offset, 0) for one in aborted)
             parts.append(_REPLICA_NONE)
             region = row.region
             if region is None or region.length == 0:
                 parts.append(b"\1")
             else:
-                parts.append(_compact(region.length + 1))
+                parts.append(uvarint_bytes(region.length + 1))
                 run = b"".join(parts)
                 size += len(run) + region.length
                 output.append(run)
