@@ -83,6 +83,10 @@ def _payloads():
         ),
     )
     zeros = b"".join(legacy.encode_entry(1, 0, NOW, b"k", b"v") for _ in range(2))
+    for magic, offset in itertools.product((0, 1), (-1, 99)):
+        inner = b"".join(legacy.encode_entry(magic, at, NOW, b"k", b"v") for at in range(2))
+        wrapper = legacy.encode_entry(magic, offset, NOW, None, compress(1, inner), codec=1)
+        yield f"v{magic}-gzip-wrapper{offset}", wrapper
     yield "v1-gzip-zeros", legacy.encode_entry(1, 1, NOW, None, compress(1, zeros), codec=1)
 
 
