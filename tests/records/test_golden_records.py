@@ -179,6 +179,13 @@ def _ours():
         "v2-producer",
         batch.build_batch(small, producer_id=5, producer_epoch=2, base_sequence=2**31 - 2, transactional=True),
     )
+    odd = batch.build_batch(
+        [Record(i, 1_700_000_000_000, b"k", b"v", ((key, b"x"),)) for i, key in enumerate(("12345", "678"))]
+    )
+    odd[odd.index(b"12345") : odd.index(b"12345") + 5] = b"\xe2\x82a\xff\xc0"  # no text, as librdkafka lets it through
+    odd[odd.index(b"678") : odd.index(b"678") + 3] = b"\xf0\x9f\x98"  # cut off in the middle of a letter
+    odd[batch.CRC_AT : batch.CRC_AT + 4] = batch.crc32c(bytes(odd[batch.ATTRIBUTES_AT :])).to_bytes(4, "big")
+    yield "v2-header-keys", odd
     yield "v2-horizon", batch.build_batch(small, delete_horizon_ms=1_750_000_000_000)
     yield (
         "v2-marker",

@@ -467,7 +467,8 @@ def _read_headers(
 
 def header_key(raw: bytes) -> str:
     """A header's key as text.  Some clients write any bytes there, and a broker does not look: what is not UTF-8
-    becomes U+FFFD, as Java's clients read it, so that one such record does not close a log to its readers."""
+    becomes U+FFFD, as Java's clients read it, so that one such record does not close a log to its readers.  (Half a
+    surrogate pair is one of them in Java and three here.)"""
     return raw.decode("utf-8", "replace")
 
 
