@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,11 @@ def test_a_broker_starts_answers_and_stops(tmp_path: Path):
     with kafka_peer.kafka_broker(tmp_path / "kafka") as broker:
         done = kafka_peer.tool("kafka-topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", "seen")
         assert "Created topic seen" in done.stdout, done.stderr
-        assert (broker.log_dir / "seen-0").is_dir()
+        # Created is what the controller says; the broker follows the metadata log a moment later.
+        deadline = time.monotonic() + 30
+        while not (broker.log_dir / "seen-0").is_dir():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         pid = broker.pid
     assert not kafka_peer._runs(pid)
     assert (broker.log_dir / ".kafka_cleanshutdown").exists()
