@@ -163,6 +163,17 @@ def test_segments_roll_by_size_time_and_full_index(kit):
     assert [o for o, _ in contents(log)] == list(range(14))
 
 
+@pytest.mark.parametrize(("policy", "rolls"), [("compact", True), ("delete", False)])
+def test_the_compaction_lag_bounds_how_long_a_segment_is_active(kit, policy, rolls):
+    """Seed 001, `max.compaction.lag.ms`, KIP-354: the active segment is not cleaned, so it has to roll in time."""
+    log = kit.open(CONFIG.__class__(cleanup_policy=(policy,), max_compaction_lag_ms=1000))
+    kit.append(log, b"a", keys=[b"k"])
+    kit.append(log, b"b", keys=[b"k"], timestamp=NOW + 1000)
+    assert len(log.segments) == 1
+    kit.append(log, b"c", keys=[b"k"], timestamp=NOW + 1001)
+    assert len(log.segments) == (2 if rolls else 1)
+
+
 def test_roll_onto_an_existing_empty_segment(kit):
     """D10 (KAFKA-6388): an index without room makes an empty segment look full."""
     log = kit.open(CONFIG.__class__(segment_index_bytes=4, segment_bytes=1 << 20))

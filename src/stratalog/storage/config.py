@@ -125,6 +125,12 @@ class LogConfig:
     def delete(self) -> bool:
         return "delete" in self.cleanup_policy
 
+    @property
+    def segment_ms_max(self) -> int:
+        """How long a segment takes records.  The active one is never cleaned: where compaction may not wait longer
+        than `max.compaction.lag.ms`, a segment may not stay active longer either."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
 
 DEFAULT: Final = LogConfig()
 

@@ -627,7 +627,7 @@ class Log:
 
     def _first_batch(self, timestamp: int) -> None:
         """The active segment's first batch is known: when its time is over."""
-        span = self.config.segment_ms - self._active.jitter_ms
+        span = self.config.segment_ms_max - self._active.jitter_ms
         if timestamp >= 0:
             self._roll_timestamp = timestamp + span
         else:
@@ -727,17 +727,6 @@ class Log:
     def new_cleaned_segment(self, base_offset: int, now_ms: int) -> Segment:
         """An empty segment with the suffix `.cleaned`, for the cleaner or a split to write into."""
         return self._new_segment(base_offset, now_ms, layout.CLEANED)
-
-    def maybe_roll_by_time(self, now_ms: int) -> bool:
-        """Roll a non-empty active segment whose time is over, without waiting for an append; for compaction's lag."""
-        active = self._active
-        if not active.size or self._staged:
-            return False
-        first = active.load_first_timestamp()
-        if now_ms - (first if first >= 0 else active.created_ms) <= self.config.segment_ms - active.jitter_ms:
-            return False
-        self.roll(now_ms)
-        return True
 
     def take_snapshot(self, *, sync: bool = False, keep: bool = True) -> None:
         """Write the producers' state as of `map_end_offset`, unless that is the last snapshot already.  The next flush
