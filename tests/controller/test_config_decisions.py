@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from controller_kit import World
 from test_topic_decisions import create, topic
@@ -119,6 +121,44 @@ def test_a_change_is_refused(world, kind, name, op, code):
     before = world.log.end_offset
     assert incremental(world, kind, name, op) == code
     assert world.log.end_offset == before
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_cleaners_change_by_steps_and_keep_a_map_each(name):
+    """Seed 001: at most twice and at least half as many in one step; a mebibyte of the map for each (Kafka's rules).
+    What is neither touched nor refused is never in the way of another key."""
+    world = World(**{"log.cleaner.threads": "4", "log.cleaner.dedupe.buffer.size": str(8 << 20)})
+    threads, memory, rate = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size", "log.cleaner.backoff.ms"
+    bad = ErrorCode.INVALID_REQUEST
+    for change, answer in (
+        ((threads, SET, "9"), bad),
+        ((threads, SET, "1"), bad),
+        ((threads, SET, "0"), bad),
+        ((threads, SET, "8"), 0),
+        ((memory, SET, str((8 << 20) - 1)), bad),
+        ((rate, SET, "100"), 0),
+        ((threads, DELETE, None), 0),
+        ((memory, SET, str(4 << 20)), 0),
+        ((threads, SET, "5"), bad),
+        ((threads, SET, "2"), 0),
+    ):
+        assert incremental(world, B, name, change) == answer, change
+        layer = dict(world.image.config(B, name))
+        world.settings.layers = dataclasses.replace(world.settings.layers, **{"own" if name else "default": layer})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("log.cleaner.io.max.bytes.per.second", "0"),
+        ("log.cleaner.io.max.bytes.per.second", "-1"),
+        ("log.cleaner.io.buffer.load.factor", "0"),
+        ("log.cleaner.io.buffer.load.factor", "1.1"),
+    ],
+)
+def test_what_no_cleaner_could_work_with_is_refused(world, key, value):
+    """A rate or a load of nothing would stop the broker at its next cleaning."""
+    assert incremental(world, B, "", (key, SET, value)) == ErrorCode.INVALID_REQUEST
 
 
 def test_a_resource_changes_as_a_whole_or_not_at_all(world):

@@ -8,12 +8,18 @@ from logs_kit import files, log_of, settle, wait_for
 
 import stratalog.testing
 from stratalog.client.failures import Refused
+from stratalog.metadata.image import ResourceType
 from stratalog.protocol.k34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
 from stratalog.protocol.k35_describe_log_dirs import DescribeLogDirsRequest
+from stratalog.protocol.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from stratalog.testing.broker import BrokenStart
 
 FAST = {"log.cleaner.backoff.ms": "1000", "log.cleaner.dedupe.buffer.size": "1048576"}
@@ -213,20 +219,87 @@ def test_the_throttle_holds_the_cleaner_to_its_bytes_a_second() -> None:
         assert len(b.records("c")) == 10
 
 
-def test_cleaners_are_added_and_taken_away_while_the_broker_runs() -> None:
-    with stratalog.testing.broker(config=FAST) as b:
-        from stratalog.logs.cleaner.manager import Settings
+def alter(broker, kind, name, **values):
+    with broker.client() as client:
+        resource = AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[AlterableConfig(name=k.replace("_", "."), config_operation=0, value=v) for k, v in values.items()],
+        )
+        (answer,) = client.call_controller(IncrementalAlterConfigsRequest(resources=[resource])).responses
+        return answer.error_code, answer.error_message
 
-        for name in ("a", "b", "c"):
+
+def test_cleaners_are_added_and_taken_away_while_the_broker_runs() -> None:
+    """Seed 001: a new number counts at once; of cleaners that are too many, each ends with its log."""
+    config = {**FAST, "log.cleaner.dedupe.buffer.size": str(4 << 20), "log.cleaner.io.max.bytes.per.second": "100000"}
+    with stratalog.testing.broker(config=config) as b:
+        names = ("a", "b", "c", "d")
+        for name in names:
             compacted(b, name)
             fill(b, name, rounds=2)
             roll(b, name)
-        service = b.running.log_service
-        for threads in (3, 0, 1):
-            settings = Settings(threads=threads, map_bytes=1 << 20, backoff_ms=1000)
-            b.running.run_on_loop(lambda settings=settings: service.cleaner.reconfigure(settings))
-            settle(b)
-        assert all(len(b.records(name)) == 10 for name in ("a", "b", "c"))
+        cleaner = b.running.log_service.cleaner
+
+        def at_work():
+            return len(b.running.run_on_loop(lambda: cleaner.busy))
+
+        b.clock.advance(seconds=2)
+        wait_for(lambda: at_work() == 1, what="the one cleaner")
+        for threads in (2, 4):
+            assert alter(b, ResourceType.BROKER, "", log_cleaner_threads=str(threads)) == (0, None)
+            wait_for(lambda threads=threads: at_work() == threads, what=f"{threads} cleaners")
+        assert alter(b, ResourceType.BROKER, "", log_cleaner_threads="2") == (0, None)
+        assert at_work() == 4 and cleaner.settings.threads == 2 and cleaner.settings.map_bytes_each == 2 << 20
+        alter(b, ResourceType.BROKER, "", log_cleaner_io_max_bytes_per_second="1e12")
+        b.clock.advance(seconds=60)
+        settle(b)
+        assert cleaner.totals.cleanings == 4 and cleaner.totals.aborted == 0
+        assert all(len(b.records(name)) == 10 for name in names)
+
+
+def test_a_setting_that_no_cleaner_can_work_with_is_refused_and_the_broker_goes_on() -> None:
+    """It would end the process at the next cleaning."""
+    with stratalog.testing.broker(config=FAST) as b:
+        compacted(b)
+        fill(b)
+        roll(b)
+        for values in (
+            {"log_cleaner_io_max_bytes_per_second": "0"},
+            {"log_cleaner_io_buffer_load_factor": "0"},
+            {"log_cleaner_dedupe_buffer_size": "100"},
+            {"log_cleaner_threads": "100000"},
+        ):
+            code, message = alter(b, ResourceType.BROKER, "", **values)
+            assert code and "log.cleaner" in message, values
+        b.clock.advance(seconds=2)
+        settle(b)
+        assert len(b.records("c")) == 10
+
+
+def test_a_policy_that_changes_during_a_cleaning_ends_it() -> None:
+    """C09, KAFKA-12840: nothing of a log that is not compacted any more is replaced; back again, it is cleaned."""
+    config = {**FAST, "log.cleaner.io.max.bytes.per.second": "100000"}
+    with stratalog.testing.broker(config=config) as b:
+        compacted(b)
+        fill(b)
+        roll(b)
+        b.clock.advance(seconds=2)
+        cleaner = b.running.log_service.cleaner
+        wait_for(lambda: cleaner.busy == [("c", 0)], what="the cleaning")
+        alter(b, ResourceType.TOPIC, "c", cleanup_policy="delete")
+        b.clock.advance(seconds=60)
+        settle(b)
+        assert not cleaner.busy and cleaner.totals.aborted == 1 and cleaner.totals.cleanings == 0
+        assert not [name for name in files(log_of(b, "c").directory) if name.endswith((".cleaned", ".swap"))]
+        assert len(b.records("c")) == 50, "nothing was compacted"
+        alter(b, ResourceType.TOPIC, "c", cleanup_policy="compact")
+        b.clock.advance(seconds=2)
+        wait_for(lambda: cleaner.busy == [("c", 0)], what="the cleaning")
+        for _ in range(60):
+            b.clock.advance(seconds=1)
+        settle(b)
+        assert cleaner.totals.cleanings == 1 and len(b.records("c")) == 10
 
 
 def test_a_cleaning_in_progress_keeps_retention_away() -> None:

@@ -99,6 +99,8 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_name():
         ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, ["listeners", "second"]),
         ({"advertised.listeners": "SSL://h:1"}, ["advertised.listeners", "SSL"]),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, ["advertised.listeners", "0.0.0.0"]),
+        ({"log.cleaner.dedupe.buffer.size": "100"}, ["log.cleaner.dedupe.buffer.size", "'100'", "1 MiB"]),
+        ({"log.cleaner.threads": "129"}, ["log.cleaner.dedupe.buffer.size", "1 MiB", "129"]),
     ],
 )
 def test_a_bad_value_is_an_error_that_says_what_would_do(values, parts):

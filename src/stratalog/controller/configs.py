@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from stratalog.base.config import ConfigError, ConfigType, Scope, Table
@@ -17,7 +18,7 @@ from stratalog.base.failures import ApiError
 from stratalog.controller.controller import Result
 from stratalog.controller.topics import why_bad_name
 from stratalog.metadata.broker_config import BROKER_KEYS, is_foreign, names_code
-from stratalog.metadata.effective import normalized, topic_defaults
+from stratalog.metadata.effective import check_cleaners, normalized, topic_defaults
 from stratalog.metadata.group_config import GROUP_KEYS
 from stratalog.metadata.image import ConfigResource, ResourceType
 from stratalog.metadata.topic_config import TOPIC_KEYS, validate
@@ -37,6 +38,7 @@ SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
+CLEANERS: Final = ("log.cleaner.threads", "log.cleaner.dedupe.buffer.size")
 
 
 def alter_configs(controller: Controller, request: AlterConfigsRequest) -> Result[AlterConfigsResponse]:
@@ -195,6 +197,7 @@ def change(
             )
         elif resource.type == ResourceType.BROKER:
             _check_broker(new if touched is None else touched, new, per_broker=bool(resource.name))
+            _check_together(controller, resource, new)
         else:
             _check_group(controller, new)
     except ConfigError as error:
@@ -226,6 +229,16 @@ def _check_group(controller: Controller, new: Mapping[str, str]) -> None:
         low, high = (f"group.{kind}.{bound}.{what}" for bound in ("min", "max"))
         if low in BROKER_KEYS and high in BROKER_KEYS and not settings[low] <= value <= settings[high]:
             raise ConfigError(name, text, f"has to be from {settings[low]} to {settings[high]} ({low}, {high})")
+
+
+def _check_together(controller: Controller, resource: ConfigResource, new: Mapping[str, str]) -> None:
+    """Keys that are only right beside others.  The values of another broker's file are not known here."""
+    before = controller.settings.layers
+    if resource.name and resource.name != str(controller.node_id):
+        return
+    after = replace(before, own=new) if resource.name else replace(before, default=new)
+    if any(after.get(name) != before.get(name) for name in CLEANERS):
+        check_cleaners(after, before)
 
 
 def _check_broker(touched: Mapping[str, str] | set[str], new: Mapping[str, str], *, per_broker: bool) -> None:

@@ -473,6 +473,7 @@ BROKER_KEYS: Final = Table(
             "0.9",
             _MEDIUM,
             "How full the cleaner's map of keys may get.",
+            check=lambda value: None if 0.01 <= value <= 1 else "is not allowed; it takes a number from 0.01 to 1",
             scope=_CLUSTER,
         ),
         _key(
@@ -490,6 +491,7 @@ BROKER_KEYS: Final = Table(
             "1.7976931348623157E308",
             _MEDIUM,
             "Bound on what the cleaner reads and writes.",
+            check=lambda value: None if value >= 1 else "is not allowed; it takes a number, at least 1",
             scope=_CLUSTER,
         ),
         _key(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from stratalog.base.config import ConfigKey, ConfigType
+from stratalog.base.config import ConfigError, ConfigKey, ConfigType
 from stratalog.metadata.broker_config import BROKER_KEYS
 from stratalog.metadata.topic_config import TOPIC_KEYS
 
@@ -74,6 +74,32 @@ class Layers:
         """The value of a broker's key, None where it has none."""
         text = self.text(name)
         return None if text is None else BROKER_KEYS[name].parse(text)
+
+
+CLEANER_MAP_BYTES_MIN: Final = 1 << 20
+"""Of each cleaner, as Kafka asks for: some 40,000 keys a pass."""
+
+
+def check_cleaners(layers: Layers, before: Layers | None = None) -> None:
+    """What the cleaner's keys have to be together, `ConfigError` where they are not: each cleaner needs a map that
+    holds something, and at run time (`before`) their number at most doubles or halves, as Kafka has it."""
+    threads = layers.get("log.cleaner.threads")
+    memory = layers.get("log.cleaner.dedupe.buffer.size")
+    if memory < max(threads, 1) * CLEANER_MAP_BYTES_MIN:
+        raise ConfigError(
+            "log.cleaner.dedupe.buffer.size",
+            str(memory),
+            f"is less than 1 MiB for each cleaner, of which log.cleaner.threads has {threads}",
+        )
+    now = None if before is None else before.get("log.cleaner.threads")
+    if now is None or threads == now:
+        return
+    if threads < 1 or not now // 2 <= threads <= max(now, 1) * 2:
+        raise ConfigError(
+            "log.cleaner.threads",
+            str(threads),
+            f"cannot be reached in one step from {now}: it takes at least 1, half of that and twice of that at most",
+        )
 
 
 def synonyms(key: ConfigKey, layers: Layers) -> list[tuple[Entry, int]]:

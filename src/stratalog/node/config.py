@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from stratalog.base.config import ConfigError
 from stratalog.metadata.broker_config import BROKER_KEYS, is_foreign
-from stratalog.metadata.effective import Layers, topic_defaults
+from stratalog.metadata.effective import Layers, check_cleaners, topic_defaults
 from stratalog.metadata.image import Endpoint, MetadataImage, ResourceType
 from stratalog.storage import config as log_config
 from stratalog.storage.config import LogConfig
@@ -126,6 +126,7 @@ class BrokerConfig:
         self._values: dict[str, Any] = {}
         self._log_defaults: LogConfig | None = None
         self._rebuild()
+        check_cleaners(self.layers)
         _ = self.advertised_listeners  # a bad one is found here, not when a socket is wanted
 
     @classmethod

@@ -27,6 +27,7 @@ from stratalog.logs.cleaner.manager import CleanerManager, Settings
 from stratalog.logs.moves import Moves
 from stratalog.logs.registry import Key, LogRegistry
 from stratalog.logs.status import STATUS_FILE, status_of
+from stratalog.metadata.effective import CLEANER_MAP_BYTES_MIN
 from stratalog.metadata.topic_config import TOPIC_KEYS
 from stratalog.node.config import BrokerConfig
 from stratalog.node.node import Node
@@ -241,9 +242,11 @@ class LogService:
 
 
 def _settings(config: BrokerConfig) -> Settings:
+    threads = config["log.cleaner.threads"]
     return Settings(
-        threads=config["log.cleaner.threads"],
-        map_bytes=config["log.cleaner.dedupe.buffer.size"],
+        threads=threads,
+        # Values that were changed at run time and a file that was changed later need not go together.
+        map_bytes=max(config["log.cleaner.dedupe.buffer.size"], threads * CLEANER_MAP_BYTES_MIN),
         load_factor=config["log.cleaner.io.buffer.load.factor"],
         io_buffer_bytes=config["log.cleaner.io.buffer.size"],
         bytes_per_second=config["log.cleaner.io.max.bytes.per.second"],
