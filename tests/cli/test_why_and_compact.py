@@ -139,6 +139,63 @@ def test_compact_cleans_offline_and_the_broker_goes_on_from_there(data, capsys) 
         assert "running" in capsys.readouterr().err
 
 
+def test_compact_goes_on_without_a_checkpoint_that_cannot_be_read(data, capsys) -> None:
+    """LM-10: a broker does, too; what it then writes is whole."""
+    (data / "cleaner-offset-checkpoint").write_text("garbage")
+    assert main(["compact", str(data / "keyed-0"), "--roll", "--json"]) == 0
+    capsys.readouterr()
+    assert (data / "cleaner-offset-checkpoint").read_text() == "0\n1\nkeyed 0 21\n"
+
+
+def test_compact_leaves_nothing_half_written_of_a_damaged_log(data, capsys) -> None:
+    path = sorted((data / "keyed-0").glob("*.log"))[1]
+    raw = bytearray(path.read_bytes())
+    raw[5000] ^= 1
+    path.write_bytes(raw)
+    before = sorted(file.name for file in (data / "keyed-0").iterdir())
+    assert main(["compact", str(data / "keyed-0"), "--json"]) == 1
+    assert path.name in capsys.readouterr().err
+    assert sorted(file.name for file in (data / "keyed-0").iterdir()) == before
+
+
+def test_compact_says_what_it_had_to_recover_first(data, capsys) -> None:
+    """After a stop that was not clean it recovers the log as a start does: what that cuts off is not kept quiet."""
+    (data / ".kafka_cleanshutdown").unlink()
+    (data / "recovery-point-offset-checkpoint").unlink()
+    path = sorted((data / "keyed-0").glob("*.log"))[1]
+    raw = bytearray(path.read_bytes())
+    raw[5000] ^= 1
+    path.write_bytes(raw)
+    assert main(["compact", str(data / "keyed-0")]) == 0
+    text = capsys.readouterr().out
+    assert "what the last start found" in text and f"{path.name}" in text
+
+
+@pytest.mark.parametrize("command", ["why", "compact"])
+def test_a_misspelt_option_is_an_error_with_the_nearest_name(data, capsys, command) -> None:
+    where = ["keyed", "--data", str(data)] if command == "why" else [str(data / "keyed-0")]
+    assert main([command, *where, "-o", "retention.m=1"]) == 2
+    assert "retention.ms" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        '{"partitions": []}',
+        '{"partitions": {"keyed-0": []}}',
+        '{"partitions": {"keyed-0": {"recovered": 5, "cleaning_failed": "x"}}}',
+        '{"partitions": {"keyed-0": {"recovered": [1, {}], "cleaning_failed": {}}}}',
+        '{"settings": [], "partitions": {"keyed-0": {"cleaning_failed": {"error": "e", "attempts": "many"}}}}',
+    ],
+)
+def test_a_status_file_of_any_shape_is_survived(data, capsys, content) -> None:
+    """It is a help for people; nothing depends on it."""
+    (data / "stratalog-status.json").write_text(content)
+    assert main(["why", "keyed", "--data", str(data)]) == 0
+    assert "due: its dirty share 1.00" in capsys.readouterr().out
+
+
 def test_both_print_help_quickly() -> None:
     for name in ("why", "compact"):
         done = subprocess.run(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from stratalog.base.config import ConfigError
 from stratalog.base.failures import Malformed
 from stratalog.cli import UsageError
+from stratalog.cli.output import printable
 from stratalog.logs.status import read_status
 from stratalog.metadata import serde
 from stratalog.metadata.broker_config import BROKER_KEYS
 from stratalog.metadata.image import MetadataImage, ResourceType
 from stratalog.metadata.loader import Loader
+from stratalog.metadata.topic_config import TOPIC_KEYS
 from stratalog.node.config import BrokerConfig
 from stratalog.raft import snapshot
 from stratalog.records.batch import batches, records_of
@@ -90,6 +92,10 @@ def _overrides(options: Sequence[str]) -> dict[str, str]:
         name, equals, value = option.partition("=")
         if not equals:
             raise UsageError(f"-o {option}: not of the form KEY=VALUE")
+        try:
+            TOPIC_KEYS.parse(name.strip(), value)
+        except ConfigError as error:
+            raise UsageError(f"-o {option}: {error}") from error
         found[name.strip()] = value
     return found
 
@@ -100,6 +106,14 @@ def _settings(disk: RealDisk, data: str) -> dict[str, str]:
     if not isinstance(found, dict):
         return {}
     return {name: value for name, value in found.items() if name in BROKER_KEYS and isinstance(value, str)}
+
+
+def print_findings(findings: Sequence[Mapping[str, str]]) -> None:
+    """What a load found in a partition's directory and did about it."""
+    if findings:
+        print("  what the last start found:")
+    for finding in findings:
+        print(f"    {finding['kind']}: {printable(finding['path'])}: {printable(finding['text'])}")
 
 
 def parse_name(text: str) -> tuple[str, int | None]:

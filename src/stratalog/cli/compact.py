@@ -14,6 +14,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
+from stratalog.base.failures import Malformed
 from stratalog.cli import UsageError
 from stratalog.cli.output import Progress, add_json, count, duration, print_json, size
 
@@ -33,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from stratalog.cli._data import Configurations
+    from stratalog.cli._data import Configurations, print_findings
     from stratalog.server.disk import RealDisk
     from stratalog.storage import layout
 
@@ -63,11 +64,12 @@ def run(args: argparse.Namespace) -> int:
     before, after = answer["bytes_before"], answer["bytes_after"]
     print(
         f"{name}: {size(before)} became {size(after)}, {count(answer['records_read'])} records "
-        f"became {count(answer['records_kept'])}, in {answer['passes']} passes, {duration(answer['seconds'])}; "
+        f"became {count(answer['records_kept'])}, passes: {answer['passes']}, {duration(answer['seconds'])}; "
         f"clean up to offset {answer['end_offset']}"
     )
     if answer["keyless"]:
         print(f"{count(answer['keyless'])} records without a key were dropped")
+    print_findings(answer["recovered"])
     return 0
 
 
@@ -77,6 +79,7 @@ def _clean(
     from stratalog.logs.cleaner import choice
     from stratalog.logs.cleaner.cleaning import Cleaning
     from stratalog.logs.cleaner.manager import facts_of
+    from stratalog.logs.status import findings_of
     from stratalog.logs.view import offsets_of
     from stratalog.records.kernels import load_kernels
     from stratalog.records.offset_map import OffsetMap
@@ -107,28 +110,41 @@ def _clean(
     offsets = OffsetMap(args.map_mib << 20, secret=secrets.token_bytes(16))
     deletions = []
     end = first if first is not None else log.log_start_offset
-    with Progress(f"compact {key[0]}-{key[1]}") as bar:
-        while True:
-            target = choice.cleanable(facts_of(log), first, now)
-            if target.first_dirty >= target.first_uncleanable:
-                break
-            job = Cleaning(log, target, lambda: offsets, now_ms=now)
-            while not job.done:
-                job.advance(16 << 20)
-                bar.update(job.stats.map_bytes_read + job.stats.bytes_read, job.bytes_total)
-                if job.ready is not None:
-                    deletions.append(job.swap())
-            job.discard()
-            first = end = job.end_offset
-            answer["passes"] += 1
-            answer["records_read"] += job.stats.records_read
-            answer["records_kept"] = job.stats.records_written
-            answer["keyless"] += job.stats.invalid
-    log.close()
-    for deletion in deletions:
-        if deletion is not None:
-            log.finish_deletion(deletion)
+    try:
+        with Progress(f"compact {key[0]}-{key[1]}") as bar:
+            while True:
+                target = choice.cleanable(facts_of(log), first, now)
+                if target.first_dirty >= target.first_uncleanable:
+                    break
+                job = Cleaning(log, target, lambda: offsets, now_ms=now)
+                try:
+                    while not job.done:
+                        job.advance(16 << 20)
+                        bar.update(job.stats.map_bytes_read + job.stats.bytes_read, job.bytes_total)
+                        if job.ready is not None:
+                            deletions.append(job.swap())
+                finally:
+                    job.discard()  # also what a damaged batch or a full disk left half written
+                first = end = job.end_offset
+                answer["passes"] += 1
+                answer["records_read"] += job.stats.records_read
+                answer["records_kept"] = job.stats.records_written
+                answer["keyless"] += job.stats.invalid
+    finally:
+        log.close(clean=log.fenced is None)
+        for deletion in deletions:
+            if deletion is not None:
+                log.finish_deletion(deletion)
     path = f"{data}/{layout.CLEANER_OFFSETS}"
-    entries = {(entry[0], entry[1]): offset for entry, offset in checkpoints.read_offsets(disk, path).items()}
+    try:
+        entries = {(entry[0], entry[1]): offset for entry, offset in checkpoints.read_offsets(disk, path).items()}
+    except Malformed:
+        entries = {}  # as a broker does: the logs whose entries are lost are cleaned from their start once more
     checkpoints.write_offsets(disk, path, {**entries, key: end})
-    return {**answer, "bytes_after": log.size, "end_offset": end, "seconds": time.monotonic() - started}
+    return {
+        **answer,
+        "bytes_after": log.size,
+        "end_offset": end,
+        "seconds": time.monotonic() - started,
+        "recovered": findings_of(log.report),
+    }

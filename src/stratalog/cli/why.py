@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from stratalog.cli._data import Configurations, parse_name, partitions_in
-    from stratalog.logs.status import read_status
+    from stratalog.logs.status import entry_of, read_status
     from stratalog.logs.view import look
     from stratalog.server.disk import RealDisk
 
@@ -50,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
     config = configs.of(keys[0][0])
     cap = configs.broker.get("stratalog.retention.future.timestamp.cap.ms")
     now = args.now if args.now is not None else int(time.time() * 1000)
-    status = read_status(disk, data).get("partitions", {})
+    status = read_status(disk, data)
     answers = [
-        explain(look(disk, data, *key, config), now, -1 if cap is None else cap, status.get(f"{key[0]}-{key[1]}", {}))
+        explain(look(disk, data, *key, config), now, -1 if cap is None else cap, entry_of(status, f"{key[0]}-{key[1]}"))
         for key in keys
     ]
     if args.json:
@@ -122,7 +122,7 @@ def _cleaning(view: Any, now: int, status: dict[str, Any]) -> dict[str, Any]:
     found = choice.candidate(facts, view.cleaner_checkpoint, now)
     failed = status.get("cleaning_failed")
     bound = {
-        choice.ACTIVE: "the active segment is never cleaned",
+        choice.ACTIVE: "the active segment, which is never cleaned",
         choice.LAST_STABLE: "the last stable offset: what comes after is not decided",
         choice.LAG: f"min.compaction.lag.ms of {config.min_compaction_lag_ms}",
     }[found.range.bound]
@@ -166,6 +166,8 @@ def _when(ms: int) -> str:
 
 
 def _print(answer: dict[str, Any], now: int) -> None:
+    from stratalog.cli._data import print_findings
+
     policy = ",".join(answer["cleanup_policy"])
     print(f"{bold(printable(answer['partition']))}  {size(answer['bytes'])}, cleanup.policy={policy}")
     print(
@@ -179,7 +181,7 @@ def _print(answer: dict[str, Any], now: int) -> None:
         print(
             f"    dirty from {cleaning['first_dirty_offset']} to {cleaning['first_uncleanable_offset']}: "
             f"{size(cleaning['cleanable_bytes'])} beside {size(cleaning['clean_bytes'])} clean; "
-            f"the end is where it is because of {cleaning['bound_why']}"
+            f"it ends there by {cleaning['bound_why']}"
         )
         if cleaning["bound_until_ms"] is not None:
             print(f"    until {_when(cleaning['bound_until_ms'])}")
@@ -188,10 +190,7 @@ def _print(answer: dict[str, Any], now: int) -> None:
         failed = cleaning["failed"]
         if failed is not None:
             print(f"    {failed['attempts']} attempts, the next one {_when(failed['next_ms'])}")
-    if answer["recovered"]:
-        print("  what the last start found:")
-        for finding in answer["recovered"]:
-            print(f"    {finding['kind']}: {printable(finding['path'])}: {printable(finding['text'])}")
+    print_findings(answer["recovered"])
     print()
     rows = []
     for segment in answer["segments"]:

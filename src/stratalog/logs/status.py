@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.base.ports import Disk
+from stratalog.storage.values import LoadReport
 
 if TYPE_CHECKING:
     from stratalog.logs.registry import Directory, LogRegistry
@@ -38,13 +39,38 @@ def status_of(logs: LogRegistry, directory: Directory, now_ms: int, settings: Ma
             }
         report = logs.reports.get(key)
         if report is not None:
-            entry["recovered"] = [
-                {"kind": finding.kind, "path": finding.path, "text": finding.text}
-                for finding in report.findings[:_FINDINGS_MAX]
-            ]
+            entry["recovered"] = findings_of(report)
         if entry:
             partitions[f"{key[0]}-{key[1]}"] = entry
     return {"written_ms": now_ms, "settings": dict(settings), "partitions": partitions}
+
+
+def findings_of(report: LoadReport) -> list[dict[str, str]]:
+    """What a load found, as plain values."""
+    return [
+        {"kind": finding.kind, "path": finding.path, "text": finding.text}
+        for finding in report.findings[:_FINDINGS_MAX]
+    ]
+
+
+def entry_of(status: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What a status says of one partition; what has not the shape that `status_of` gives it is left out."""
+    partitions = status.get("partitions")
+    entry = partitions.get(name) if isinstance(partitions, dict) else None
+    if not isinstance(entry, dict):
+        return {}
+    found: dict[str, Any] = {}
+    failed = entry.get("cleaning_failed")
+    if _has(failed, error=str, at_ms=int, attempts=int, next_ms=int):
+        found["cleaning_failed"] = failed
+    recovered = entry.get("recovered")
+    if isinstance(recovered, list):
+        found["recovered"] = [finding for finding in recovered if _has(finding, kind=str, path=str, text=str)]
+    return found
+
+
+def _has(value: Any, **types: type) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(name), type_) for name, type_ in types.items())
 
 
 def read_status(disk: Disk, directory: str) -> dict[str, Any]:
