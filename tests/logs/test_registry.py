@@ -1,12 +1,17 @@
 """The registry by itself, on a simulated disk and a pool that the test turns: lanes, progress, logs that cannot be
 read."""
 
+import errno
+from dataclasses import replace
+
 import pytest
 
 from stratalog.base.failures import Malformed
 from stratalog.base.types import Uuid
+from stratalog.logs import reserve
 from stratalog.logs.background import Lanes
 from stratalog.logs.cleaner.manager import CleanerManager, Settings
+from stratalog.logs.moves import Moves
 from stratalog.logs.registry import Loading, LogRegistry
 from stratalog.records import batch as batches
 from stratalog.server.clock import RealRng
@@ -54,13 +59,17 @@ def registry(disk, config=CONFIG):
     return made
 
 
+def append(log, key, timestamp=NOW):
+    builder = batches.BatchBuilder(base_offset=0)
+    builder.append(timestamp, key, b"v" * 200)
+    log.append_as_leader(memoryview(builder.build()), 0, NOW)
+    log.maybe_increment_high_watermark(log.log_end)
+
+
 def filled(made, name="t", batches_of=12):
     log = made.create(name, 0, TOPIC_ID, NOW)
     for _ in range(batches_of):
-        builder = batches.BatchBuilder(base_offset=0)
-        builder.append(NOW, b"k", b"v" * 200)
-        log.append_as_leader(memoryview(builder.build()), 0, NOW)
-        log.maybe_increment_high_watermark(log.log_end)
+        append(log, b"k")
     return log
 
 
@@ -225,3 +234,148 @@ def test_checkpoints_that_found_no_room_are_written_in_the_next_round() -> None:
     assert checkpoints.read_offsets(disk, f"/data/{layout.LOG_STARTS}")["t", 0] == 1
     assert checkpoints.read_offsets(disk, f"/data/{layout.RECOVERY_POINTS}")["t", 0] == 12
     assert checkpoints.read_offsets(disk, f"/data/{layout.HIGH_WATERMARKS}")["t", 0] == 12
+
+
+def restarted(disk, config):
+    """What the next start finds, the last stop not being a clean one."""
+    made = registry(disk, config)
+    log = made.get("t", 0)
+    log.update_high_watermark(log.log_end_offset)
+    return made, log
+
+
+def test_retention_finds_room_on_a_disk_that_has_none_for_a_name() -> None:
+    """D20: a full disk may refuse to rename to `.deleted`; deleting makes room, and must not end the log."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk)
+    log = filled(made)
+    first = log.segments[0].path
+    with disk.fault("rename", number=errno.ENOSPC, part="/data/t-0/") as fault:
+        taken = made.retain(("t", 0), NOW)
+    assert taken > 1 and fault.hits
+    assert made.online and log.fenced is None
+    assert not disk.exists(first) and not [n for n in disk.listdir("/data/t-0") if n.endswith(layout.DELETED)]
+    append(log, b"later")
+    start, end = log.log_start_offset, log.log_end_offset
+    made.test_pool.run()
+    made.close(clean=False)
+    _, log = restarted(disk, CONFIG)
+    assert (log.log_start_offset, log.log_end_offset) == (start, end) and not log.report.findings
+
+
+def test_a_swap_that_finds_no_room_is_tried_again_when_there_is_some() -> None:
+    """D20, LM-5: at each of its renames; nothing is lost, nothing half done stays, and the partition goes on."""
+    config = replace(CONFIG, cleanup_policy=("compact",), segment_bytes=600)
+    skip = 0
+    while True:
+        disk = SimDisk(clock=lambda: NOW)
+        made = registry(disk, config)
+        log = filled(made)
+        log.roll(NOW)
+        pool = made.test_pool
+        cleaner = CleanerManager(
+            made, pool, RealRng(), pool, Settings(map_bytes=24 * 100), now_ms=lambda: NOW, monotonic_ms=lambda: NOW
+        )
+        made.cleaner = cleaner
+        with disk.fault("rename", number=errno.ENOSPC, part="/data/t-0/", skip=skip, times=1) as fault:
+            cleaner.fill(NOW)
+            pool.run()
+        if not fault.hits:
+            break
+        skip += 1
+        if log.fenced is None:
+            assert made.online
+            names = disk.listdir("/data/t-0")
+            assert not [n for n in names if n.endswith((layout.CLEANED, layout.SWAP, layout.DELETED))], names
+            append(log, b"later")
+            if cleaner.failures:
+                (failure,) = cleaner.failures.values()
+                cleaner.fill(failure.next_ms)
+                pool.run()
+            assert not cleaner.failures and cleaner.totals.cleanings == 1
+        else:  # the live names are free by then: no real disk refuses them
+            assert not made.online, "a log that takes nothing any more is shown"
+        finished = bool(made.directories[0].failure)
+        made.close(clean=False)
+        _, log = restarted(disk, config)
+        assert log.log_end_offset == (12 if finished else 13)
+        assert any(finding.kind == "swap-finished" for finding in log.report.findings) == finished
+        held = sum(header.count for s in log.segments for header in batches.batches(s.file.pread(s.size, 0)))
+        assert held < 12 if finished else held == 2, "the last of each key, and what came later"
+    assert skip > 10
+
+
+def test_a_topic_is_deleted_on_a_disk_that_has_no_room_for_its_new_name() -> None:
+    """D20: what deleting it frees is not worth the whole directory."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk)
+    filled(made)
+    reserve.hold(disk, "/data")
+    with disk.fault("rename", number=errno.ENOSPC, part="/data/t-0", times=1) as fault:
+        made.delete("t", 0)
+    assert fault.hits and made.online and made.get("t", 0) is None
+    assert not disk.exists("/data/t-0") and not disk.exists(f"/data/{reserve.RESERVE_FILE}")
+    made.test_pool.run()
+    assert filled(made, "t", 1).log_end_offset == 1
+
+
+def test_a_timestamp_from_the_future_is_named_once_and_counted(caplog) -> None:
+    """C14: retention stalls where everybody can see it, and the cap ends it."""
+    config = replace(CONFIG, retention_bytes=-1, retention_ms=1000)
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk, config)
+    log = made.create("t", 0, TOPIC_ID, NOW)
+    append(log, b"k", NOW + 3_600_000)
+    log.roll(NOW)
+    for _ in range(3):
+        assert made.retain(("t", 0), NOW + 5000) == 0
+    assert caplog.text.count("in the future") == 1 and "3595 s" in caplog.text
+    assert ("stratalog_future_timestamp_segments", "", 1) in made.gauges(NOW + 5000)
+    made.future_cap_ms = 2000
+    assert made.retain(("t", 0), NOW + 3000) == 0
+    assert made.retain(("t", 0), NOW + 3001) == 1
+
+
+def test_a_topic_does_not_inherit_offsets_that_a_crash_left_in_a_checkpoint() -> None:
+    """LM-10: it came between the rename of the directory and the checkpoint without the topic."""
+    disk = SimDisk(clock=lambda: NOW)
+    config = replace(CONFIG, cleanup_policy=("compact",))
+    made = registry(disk, config)
+    filled(made)
+    made.set_cleaner_checkpoint(("t", 0), 5)
+    made.checkpoint()
+    made.checkpoint_high_watermarks()
+    made.test_pool.run()
+    made.delete("t", 0)
+    made.close(clean=False)
+    assert checkpoints.read_offsets(disk, f"/data/{layout.CLEANER_OFFSETS}")["t", 0] == 5
+    made = registry(disk, config)
+    made.test_pool.run()
+    log = filled(made)
+    assert made.cleaner_checkpoint(("t", 0)) is None and log.recovery_point == 0
+    assert not checkpoints.read_offsets(disk, f"/data/{layout.CLEANER_OFFSETS}")
+
+
+def test_a_copy_on_its_way_loses_what_the_original_loses() -> None:
+    """Seed 001: retention looks at future logs, too."""
+    disk = SimDisk(clock=lambda: NOW)
+    disk.mkdir("/other")
+    pool = Hand()
+    made = LogRegistry(disk, pool, RealRng(), ["/data", "/other"], config_of=lambda topic: CONFIG)
+    made.open()
+    made.load(NOW)
+    log = filled(made)
+    source = made.directory_of("t", 0)
+    (target,) = [directory for directory in made.directories if directory is not source]
+    moves = Moves(made, pool, pool)
+    moves.ask(("t", 0), target.path, NOW)
+    copy = target.futures["t", 0]
+    while copy.log_end_offset < 12:
+        pool.do()
+    before = len(copy.segments)
+    assert made.retain(("t", 0), NOW) > 0
+    assert copy.log_start_offset == log.log_start_offset and len(copy.segments) < before
+    pool.run()
+    moved = made.get("t", 0)
+    assert made.directory_of("t", 0) is target and moved is copy
+    assert (moved.log_start_offset, moved.log_end_offset) == (log.log_start_offset, 12)

@@ -171,8 +171,9 @@ class Shredder:
         def done(_: Any, error: BaseException | None) -> None:
             self.waiting -= 1
             if isinstance(error, OSError):
-                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                    log.warning("%s is not empty yet: %s; the next start removes it", path, error)
+                # Some file systems need room to remove something.
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOSPC, errno.EDQUOT):
+                    log.warning("%s could not be removed: %s; the next start does it", path, error)
                 else:
                     self._failed(path, error)
             elif error is not None:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError
 from stratalog.base.ports import Pool
 from stratalog.base.types import ZERO_UUID, Millis, Uuid
-from stratalog.logs.background import Lanes
+from stratalog.logs.background import Lanes, Schedule
 from stratalog.logs.registry import FULL, Directory, Key, LogRegistry, is_reserved
 from stratalog.storage import layout
 from stratalog.storage.log import Isolation, Log
@@ -35,10 +35,6 @@ COPY_BYTES: Final = 1 << 20
 RETRY_MS: Final = 1_000
 FULL_RETRY_MS: Final = 5_000
 """Until a target that was full is asked again."""
-
-
-class Schedule(Protocol):
-    def after(self, delay_ms: int, callback: Callable[[Millis], None]) -> object: ...
 
 
 class Move:
@@ -113,7 +109,7 @@ class Moves:
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{key[0]}-{key[1]} is not on this broker")
         running = self.moves.get(key)
         if running is not None:
-            if running.target is target:
+            if running.target is target and self._is_valid(running):
                 return
             self._abandon(running)
         if source is target:

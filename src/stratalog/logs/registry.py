@@ -193,6 +193,8 @@ class LogRegistry:
         """No directory is left: the process has to stop."""
         self.retired_bytes = 0
         self.retired_segments = 0
+        self._future_named: dict[Key, int] = {}
+        """The segment of each partition whose timestamp from the future was told of."""
 
     def attach(self, schedule: Schedule) -> None:
         """The loop runs: deletions wait for their time from now on."""
@@ -302,6 +304,18 @@ class LogRegistry:
         for directory in self.online:
             for key in list(directory.futures):
                 self._promote(directory, key, assigned)
+        for directory in self.online:
+            self._drop_stale_offsets(directory)
+
+    def _drop_stale_offsets(self, directory: Directory) -> None:
+        """A crash may come between a deletion and the checkpoints: the next topic of that name must not take the old
+        one's offsets for its own.  (Log starts are kept as they are: `create` writes them before it makes a log.)"""
+        for offsets in (directory.recovery_points, directory.high_watermarks, directory.cleaner_offsets):
+            stale = [key for key in offsets if key not in directory.logs and key not in self._offline]
+            for key in stale:
+                del offsets[key]
+            if stale and offsets is directory.cleaner_offsets:  # the others are written anew in their time
+                self.checkpoints.put(f"{directory.path}/{layout.CLEANER_OFFSETS}", offsets)
 
     def _found(self, directory: Directory) -> list[tuple[Directory, Key, bool]]:
         tasks: list[tuple[Directory, Key, bool]] = []
@@ -522,7 +536,8 @@ class LogRegistry:
         name = layout.renamed_directory(*key, self._rng.token(16).hex(), layout.DIRECTORY_DELETE_SUFFIX)
         target = f"{directory.path}/{name}"
         try:
-            self._disk.rename(f"{directory.path}/{layout.directory_name(*key)}", target)
+            source = f"{directory.path}/{layout.directory_name(*key)}"
+            self._with_room(directory, lambda: self._disk.rename(source, target))
         except OSError as error:
             self.fail(directory, error)
             return
@@ -541,6 +556,7 @@ class LogRegistry:
             self.cleaner.forget(key)
         del self._home[key]
         old = home.logs.pop(key)
+        self._future_named.pop(key, None)
         self._forget_offsets(home, key)
         return old
 
@@ -566,13 +582,24 @@ class LogRegistry:
         unique = self._rng.token(16).hex()
         path = f"{directory.path}/{layout.renamed_directory(*key, unique, suffix)}"
         try:
-            old.rename_directory(path)
+            self._with_room(directory, lambda: old.rename_directory(path))
         except OSError as error:
             self.fail(directory, error)
             return None
         finally:
             old.close(clean=False)
         return path
+
+    def _with_room(self, directory: Directory, rename: Callable[[], None]) -> None:
+        """A longer name may need a block that a full disk does not have: the reserve has one.  Whoever deletes topics
+        because the disk is full must not lose the directory by it."""
+        try:
+            rename()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            reserve.give_back(self._disk, directory.path)
+            rename()
 
     def replace_home(self, key: Key, target: Directory, one: Log) -> None:
         """A move is over: this log, under its live name already, is the partition's; the old one goes."""
@@ -653,7 +680,42 @@ class LogRegistry:
         directory = self._home.get(key)
         if directory is None or (self.cleaner is not None and self.cleaner.states.is_cleaned(key)):
             return 0
-        return self._retain(directory, directory.logs[key], now)
+        one = directory.logs[key]
+        count = self._retain(directory, one, now)
+        self._name_future(key, one, now)
+        for target in self.online:
+            copy = target.futures.get(key)
+            if copy is not None:
+                self._retain_copy(target, copy, one.log_start_offset, now)
+        return count
+
+    def _retain_copy(self, target: Directory, copy: Log, start: int, now: Millis) -> None:
+        """A copy on its way loses what the original has lost, or a long move would fill its target."""
+        try:
+            # Only what is below the original's high watermark was copied.
+            copy.update_high_watermark(copy.log_end_offset)
+            copy.maybe_increment_log_start_offset(min(start, copy.log_end_offset), "as the original")
+            count = retention.below_start(retention_facts(copy))
+            if count:
+                self.finish_later(copy, copy.delete_segments(copy.segments[:count], "as the original", now))
+        except OSError as error:
+            if error.errno not in FULL or copy.fenced is not None:
+                self.fail(target, error)
+
+    def _name_future(self, key: Key, one: Log, now: Millis) -> None:
+        """Say once of each segment that it holds up the retention until a time that is to come (C14)."""
+        oldest = one.segments[0]
+        if not one.config.delete or one.config.retention_ms < 0 or not retention.is_from_the_future(oldest, now):
+            return
+        if self._future_named.get(key) != oldest.base_offset:
+            self._future_named[key] = oldest.base_offset
+            log.warning(
+                "%s-%d: the segment from offset %d on has a timestamp that is %.0f s in the future; retention.ms "
+                "counts from there, stratalog.retention.future.timestamp.cap.ms bounds how long",
+                *key,
+                oldest.base_offset,
+                (oldest.max_timestamp - now) / 1000,
+            )
 
     def _retain(self, directory: Directory, one: Log, now: Millis) -> int:
         count = 0
@@ -677,7 +739,7 @@ class LogRegistry:
                 count += len(segments)
                 self.finish_later(one, deletion)
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in FULL or one.fenced is not None:
                 self.fail(directory, error)
         return count
 

@@ -23,12 +23,16 @@ _BLOCK: Final = 32 << 10
 
 def release(disk: Disk, directory: str) -> bool:
     """At the start: give the room back where there is no other."""
-    path = f"{directory}/{RESERVE_FILE}"
-    if disk.free_bytes(directory) >= RESERVE_BYTES or not disk.exists(path):
+    if disk.free_bytes(directory) >= RESERVE_BYTES or not disk.exists(f"{directory}/{RESERVE_FILE}"):
         return False
     log.warning("%s is full: the start uses what was kept in %s for it", directory, RESERVE_FILE)
-    disk.unlink(path, missing_ok=True)
+    give_back(disk, directory)
     return True
+
+
+def give_back(disk: Disk, directory: str) -> None:
+    """Make room at once, for what cannot wait."""
+    disk.unlink(f"{directory}/{RESERVE_FILE}", missing_ok=True)
 
 
 def hold(disk: Disk, directory: str) -> int:

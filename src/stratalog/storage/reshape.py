@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from stratalog.storage.log import Log
 
 
+class _NoRoom(OSError):
+    """The disk was full before anything had changed."""
+
+
 def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     """Drop what is at or after `offset`.  Segments go from the last one down, so that after a crash in between what is
     left is still a prefix."""
@@ -79,7 +83,7 @@ def _truncate(log: Log, offset: int, now_ms: int) -> None:
 
 def _remove(segment: Segment) -> None:
     """Take a segment's files away at once: renamed first, so that a crash leaves names that a load removes."""
-    segment.rename_state(layout.DELETED)
+    segment.retire()
     for path in segment.paths:
         segment.disk.unlink(path, missing_ok=True)
     segment.drop()
@@ -96,7 +100,7 @@ def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | N
     try:
         old = log.segment_set.all
         for segment in reversed(old):
-            segment.rename_state(layout.DELETED)
+            segment.retire()
         fresh = log._new_segment(offset, now_ms)
         log.segment_set.replace(old, (fresh,))
         log._log_end = log._high_watermark = OffsetMetadata(offset, offset, 0)
@@ -140,10 +144,7 @@ def delete_segments(log: Log, segments: Sequence[Segment], reason: str, now_ms: 
         log._names_durable = False
         paths = _mark_deleted(log, doomed)
         for segment in doomed:
-            path = layout.path_of(log.directory, segment.base_offset, layout.SNAPSHOT)
-            if log.disk.exists(path):
-                log.disk.rename(path, path + layout.DELETED)
-                paths.append(path + layout.DELETED)
+            paths += _retire_snapshot(log, segment.base_offset)
     except OSError as error:
         log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
         raise
@@ -154,9 +155,24 @@ def delete_segments(log: Log, segments: Sequence[Segment], reason: str, now_ms: 
 def _mark_deleted(log: Log, segments: Iterable[Segment]) -> list[str]:
     paths: list[str] = []
     for segment in segments:
-        segment.rename_state(layout.DELETED)
+        segment.retire()
         paths.extend(path for path in segment.paths if log.disk.exists(path))
     return paths
+
+
+def _retire_snapshot(log: Log, offset: int) -> list[str]:
+    """The snapshot at an offset goes with its segment, in the same way."""
+    path = layout.path_of(log.directory, offset, layout.SNAPSHOT)
+    if not log.disk.exists(path):
+        return []
+    try:
+        log.disk.rename(path, path + layout.DELETED)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        log.disk.unlink(path)
+        return []
+    return [path + layout.DELETED]
 
 
 def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -> Deletion:
@@ -165,7 +181,8 @@ def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -
         .cleaned, synced  ->  .swap, last segment first  ->  directory synced  ->  old ones .deleted  ->  .swap dropped
 
     A load that finds a `.cleaned` throws away every `.swap` at or above it: the set was not complete.  One that finds
-    only `.swap` finishes the exchange (`recovery`).
+    only `.swap` finishes the exchange (`recovery`).  A full disk that has no room for the name `.swap` leaves the log
+    as it was; the new files are their maker's to remove.
     """
     log.commit_staged(0)
     fresh = sorted(new, key=lambda segment: segment.base_offset)
@@ -175,8 +192,13 @@ def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -
         for segment in fresh:
             for file in segment.sync_files():
                 file.fsync()
-        for segment in reversed(fresh):
-            segment.rename_state(layout.SWAP)
+        try:
+            for segment in reversed(fresh):
+                segment.rename_state(layout.SWAP)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise _NoRoom(error.errno, error.strerror, error.filename) from error
+            raise
         log.disk.fsync_dir(log.directory)
         log.segment_set.replace(gone, fresh)
         paths = _mark_deleted(log, gone)
@@ -184,11 +206,11 @@ def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -
             segment.rename_state("")
         bases = {segment.base_offset for segment in fresh}
         for segment in gone:
-            path = layout.path_of(log.directory, segment.base_offset, layout.SNAPSHOT)
-            if segment.base_offset not in bases and log.disk.exists(path):
-                log.disk.rename(path, path + layout.DELETED)
-                paths.append(path + layout.DELETED)
+            if segment.base_offset not in bases:
+                paths += _retire_snapshot(log, segment.base_offset)
         log.disk.fsync_dir(log.directory)
+    except _NoRoom:
+        raise
     except OSError as error:
         log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
         raise

@@ -8,6 +8,7 @@ by who opens a file and by who renames one, so that nobody looks for a file unde
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Iterable
 from threading import Lock
@@ -307,6 +308,22 @@ class Segment:
                     self.disk.rename(source, old_name + kind + state)
             self.state = state
             self._renamed()
+
+    def retire(self) -> None:
+        """Its files become `.deleted`.  A full disk may have no room for the longer names in the directory: then they
+        go at once, the log first, since an index without one is removed by a load.  Who reads it holds it open."""
+        try:
+            self.rename_state(layout.DELETED)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            with self.lock:
+                name = f"{self.directory}/{self.base_offset:020d}"
+                for kind in (layout.LOG, *layout.INDEX_SUFFIXES):
+                    for state in (self.state, layout.DELETED):
+                        self.disk.unlink(name + kind + state, missing_ok=True)
+                self.state = layout.DELETED
+                self._renamed()
 
     def moved(self, directory: str) -> None:
         """Its directory has another name.  Whoever renames that holds the locks of all segments in it."""

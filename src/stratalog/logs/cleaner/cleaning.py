@@ -183,17 +183,25 @@ class Cleaning:
         if not all(id(segment) in live for segment in ready.old):
             self._discard(ready.new)
             return None
-        for segment in ready.new:
-            self._made.remove(_name(segment))
-        return self.log.replace_segments(ready.new, ready.old)
+        names = {_name(segment) for segment in ready.new}
+        try:
+            deletion = self.log.replace_segments(ready.new, ready.old)
+        except OSError:
+            if self.log.fenced is not None:  # half done perhaps: the next load finds out, from all that is there
+                self._made[:] = [name for name in self._made if name not in names]
+            raise
+        self._made[:] = [name for name in self._made if name not in names]
+        return deletion
 
     def discard(self) -> None:
-        """Remove what was written and not swapped in; on the loop, after the thread has let go."""
+        """Remove what was written and not swapped in; on the loop, after the thread has let go.  Of a swap that found
+        no room, `.swap` goes first: without a `.cleaned` beside it, a load would take it for complete."""
         self.ready = None
-        for name in self._made:
-            for kind in layout.SEGMENT_SUFFIXES:
-                path = f"{self.log.directory}/{name}{kind}{layout.CLEANED}"
-                self.log.disk.unlink(path, missing_ok=True)
+        for state in (layout.SWAP, layout.CLEANED):
+            for name in self._made:
+                for kind in layout.SEGMENT_SUFFIXES:
+                    path = f"{self.log.directory}/{name}{kind}{state}"
+                    self.log.disk.unlink(path, missing_ok=True)
         self._made.clear()
 
     def _discard(self, segments: Sequence[Segment]) -> None:

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 from stratalog.base.failures import Malformed
 from stratalog.base.ports import Pool, Rng
 from stratalog.base.types import Millis
+from stratalog.logs.background import Schedule
 from stratalog.logs.cleaner import choice
 from stratalog.logs.cleaner.cleaning import CHUNK_BYTES, Cleaning, Stopped
 from stratalog.logs.cleaner.states import Key, States
@@ -34,15 +35,11 @@ RETRY_MS_FIRST: Final = 15_000
 RETRY_MS_MAX: Final = 3_600_000
 STEP_BYTES: Final = 16 << 20
 """Read and written between two looks of the loop at a cleaning: some hundredths of a second."""
+THROTTLE_LOOK_MS: Final = 1_000
+"""How long a cleaning that waits for the throttle takes to notice that it was stopped."""
 KERNELS_FROM_BYTES: Final = 256 << 10
 """A log smaller than this is cleaned by the plain twin: sooner than Numba is there."""
 MAP_BYTES_MAX: Final = 2 << 30
-
-
-class Schedule(Protocol):
-    """Timers of the loop: `node.Node` has them."""
-
-    def after(self, delay_ms: int, callback: Callable[[Millis], None]) -> object: ...
 
 
 class Logs(Protocol):
@@ -375,7 +372,9 @@ class CleanerManager:
 
     def _failed(self, run: _Run, error: BaseException, now: Millis) -> None:
         key = run.key
-        if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, OSError) and (
+            error.errno not in (errno.ENOSPC, errno.EDQUOT) or run.log.fenced is not None
+        ):
             self._logs.log_failed(run.log, error)
             return
         if not isinstance(error, (OSError, Malformed)):
