@@ -219,6 +219,30 @@ def test_the_throttle_holds_the_cleaner_to_its_bytes_a_second() -> None:
         assert len(b.records("c")) == 10
 
 
+def test_a_cleaning_that_waits_for_the_throttle_ends_when_it_is_told_to() -> None:
+    """At a byte a second it would wait for weeks, and a cleaner with it."""
+    with stratalog.testing.broker(config={**FAST, "log.cleaner.io.max.bytes.per.second": "1"}) as b:
+        cleaner = b.running.log_service.cleaner
+        for name in ("c", "d"):
+            compacted(b, name)
+            fill(b, name)
+            roll(b, name)
+            b.clock.advance(seconds=2)
+            wait_for(lambda name=name: cleaner.busy == [(name, 0)], what="the cleaning")
+            wait_for(lambda: b.running.log_service.cleaner_pool.outstanding == 0, what="the first step")
+            b.clock.advance(seconds=60)
+            assert cleaner.busy == [(name, 0)], "it waits"
+            if name == "c":
+                alter(b, ResourceType.TOPIC, "c", cleanup_policy="delete")
+            else:
+                alter(b, ResourceType.BROKER, "", log_cleaner_io_max_bytes_per_second="1e12")
+            b.clock.advance(seconds=2)
+            settle(b)
+            assert not cleaner.busy
+        assert (cleaner.totals.aborted, cleaner.totals.cleanings) == (1, 1)
+        assert len(b.records("d")) == 10
+
+
 def alter(broker, kind, name, **values):
     with broker.client() as client:
         resource = AlterConfigsResource(

@@ -113,7 +113,7 @@ class Totals:
 class _Run:
     """One cleaning under way."""
 
-    __slots__ = ("candidate", "job", "key", "log", "offsets", "started")
+    __slots__ = ("candidate", "job", "key", "log", "offsets", "started", "waits_until")
 
     def __init__(self, key: Key, log: Log, candidate: choice.Candidate, started: float) -> None:
         self.key = key
@@ -122,6 +122,8 @@ class _Run:
         self.job: Cleaning
         self.offsets: OffsetMap | None = None
         self.started = started
+        self.waits_until = 0
+        """When the throttle lets it go on, on the monotonic clock."""
 
 
 def facts_of(one: Log) -> choice.LogFacts:
@@ -182,6 +184,8 @@ class CleanerManager:
         self.settings = settings
         self._idle_maps.clear()
         self._free_at_ms = 0.0
+        for run in self._running.values():
+            run.waits_until = 0
         if not self._closed:
             self.fill(self._now_ms())
 
@@ -261,7 +265,7 @@ class CleanerManager:
         return made
 
     def _step(self, run: _Run) -> None:
-        if run.job.stopped:
+        if self._is_over(run):
             self._end(run, Stopped())
             return
         rate = self.settings.bytes_per_second
@@ -272,6 +276,12 @@ class CleanerManager:
             lambda moved, error: self._stepped(run, moved, error),
         )
 
+    def _is_over(self, run: _Run) -> bool:
+        """Whether its result is not wanted any more: it was stopped, or the policy is another now (C09)."""
+        if not run.log.config.compact:
+            run.job.stop()
+        return run.job.stopped
+
     def _stepped(self, run: _Run, moved: int | None, error: BaseException | None) -> None:
         job = run.job
         if job.stopped and (error is None or isinstance(error, (OSError, ValueError))):
@@ -280,8 +290,7 @@ class CleanerManager:
         if error is not None:
             self._end(run, error)
             return
-        if not run.log.config.compact:
-            job.stop()
+        if self._is_over(run):
             self._end(run, Stopped())
             return
         if job.ready is not None:
@@ -297,11 +306,16 @@ class CleanerManager:
         if job.done:
             self._end(run, None)
             return
-        delay = self._throttled(moved or 0)
-        if delay > 0:
-            self._schedule.after(delay, lambda _: self._step(run))
-        else:
+        run.waits_until = self._monotonic_ms() + self._throttled(moved or 0)
+        self._wait(run)
+
+    def _wait(self, run: _Run) -> None:
+        """Until the throttle lets it go on.  A low rate may mean hours: who stops it or raises the rate waits less."""
+        delay = run.waits_until - self._monotonic_ms()
+        if delay <= 0 or self._is_over(run):
             self._step(run)
+        else:
+            self._schedule.after(min(delay, THROTTLE_LOOK_MS), lambda _: self._wait(run))
 
     def _throttled(self, moved: int) -> int:
         """Milliseconds to wait after so many bytes, all cleaners together."""
