@@ -109,10 +109,11 @@ def workload(kit: Kit, seed: int, kind: str) -> None:
             for _ in range(rng.randrange(1, 8))
         ]
         headers = [(f"h{rng.randrange(3)}", rng.choice([None, b"", b"value"]))] if rng.random() < 0.3 else ()
-        codec = rng.randrange(5) if kind in ("codecs", "all") else 0
+        codec = rng.randrange(5) if kind in ("codecs", "stamped", "all") else 0
         timestamp = kit.now + rng.randrange(-5000, 5000) - (3 * DAY if i < 40 else 0)
         draw = rng.random()
-        if kind in ("plain", "codecs") or draw < 0.3:
+        kit.now += kind == "stamped"
+        if kind in ("plain", "codecs", "stamped") or draw < 0.3:
             kit.put(*pairs, codec=codec, headers=headers, timestamp=timestamp)
         elif draw < 0.5:
             kit.put(*pairs, pid=100 + rng.randrange(4), codec=codec, headers=headers, timestamp=timestamp)
@@ -134,10 +135,11 @@ def test_the_same_log_has_the_same_survivors(tmp_path: Path) -> None:
     cases = []
     names = []
     loose = set()
-    for kind in ("plain", "codecs", "producers", "all"):
+    for kind in ("plain", "codecs", "stamped", "producers", "all"):
         for seed, (map_slots, segment) in enumerate(((4000, 6000), (50, 6000), (30, 1 << 20))):
             source = tmp_path / f"{kind}-{seed}-source" / "t-0"
-            kit = Kit(source, segment_bytes=6000)
+            stamp = "LogAppendTime" if kind == "stamped" else "CreateTime"
+            kit = Kit(source, segment_bytes=6000, message_timestamp_type=stamp)
             workload(kit, seed, kind)
             kit.log.close()
             names.append(f"{kind} seed {seed}, {map_slots} slots")
