@@ -356,18 +356,37 @@ def test_a_topic_does_not_inherit_offsets_that_a_crash_left_in_a_checkpoint() ->
     assert not checkpoints.read_offsets(disk, f"/data/{layout.CLEANER_OFFSETS}")
 
 
-def test_a_copy_on_its_way_loses_what_the_original_loses() -> None:
-    """Seed 001: retention looks at future logs, too."""
+def moving():
+    """A registry of two directories, the first of which is filled first."""
     disk = SimDisk(clock=lambda: NOW)
     disk.mkdir("/other")
     pool = Hand()
     made = LogRegistry(disk, pool, RealRng(), ["/data", "/other"], config_of=lambda topic: CONFIG)
     made.open()
     made.load(NOW)
+    return made, pool, Moves(made, pool, pool)
+
+
+def test_a_move_is_asked_for_again_when_its_topic_was_made_anew() -> None:
+    """D12: the old topic's move has not noticed yet that its log is gone; it must not be taken for the new one's."""
+    made, pool, moves = moving()
+    filled(made)
+    moves.ask(("t", 0), "/other", NOW)
+    made.delete("t", 0)
+    log = filled(made, "t", 3)
+    assert made.directory_of("t", 0) is made.directories[0]
+    moves.ask(("t", 0), "/other", NOW)
+    assert moves.moves["t", 0].current is log
+    pool.run()
+    assert made.directory_of("t", 0) is made.directories[1] and made.get("t", 0).log_end_offset == 3
+    assert not moves.moves
+
+
+def test_a_copy_on_its_way_loses_what_the_original_loses() -> None:
+    """Seed 001: retention looks at future logs, too."""
+    made, pool, moves = moving()
     log = filled(made)
-    source = made.directory_of("t", 0)
-    (target,) = [directory for directory in made.directories if directory is not source]
-    moves = Moves(made, pool, pool)
+    target = made.directories[1]
     moves.ask(("t", 0), target.path, NOW)
     copy = target.futures["t", 0]
     while copy.log_end_offset < 12:

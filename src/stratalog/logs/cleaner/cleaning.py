@@ -627,9 +627,10 @@ class _Writer:
         for segment in self._segments:
             if segment.state and segment.offset_index.entries >= 0:
                 segment.become_inactive()
+            # Before the sync: the swap syncs once more, on the loop, and must find nothing to write there.
+            segment.disk.set_mtime_ms(segment.path, self._modified_ms)
             for file in segment.sync_files():
                 file.fsync()
-            segment.disk.set_mtime_ms(segment.path, self._modified_ms)
         return self._segments
 
 
