@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import random
+import struct
 
 import pytest
 from logs_kit import NOW, SECRET, Kit, run
@@ -357,6 +358,21 @@ def test_a_tail_of_zeros_or_a_flipped_byte_ends_the_cleaning_with_an_error(kit) 
     segment.file.pwritev([b"!"], size - 5)
     with pytest.raises(CorruptBatch, match="checksum"):
         kit.clean()
+
+
+@pytest.mark.parametrize("base", [1 << 50, 9, 4, 0])
+def test_a_base_offset_that_rot_has_changed_ends_the_cleaning_with_an_error(kit, base) -> None:
+    """LM-4, LM-11: it is in no checksum.  One that is too high would take every other record of its keys along, and one
+    outside of its segment once stopped the process."""
+    for i in range(8):
+        kit.put((b"k%d" % (i % 2), b"v" * 30))
+    kit.roll()
+    kit.put((b"active", b"1"))
+    third = kit.headers()[2]
+    kit.log.segments[0].file.pwritev([struct.pack(">q", base)], third.position)
+    with pytest.raises(CorruptBatch, match="follows offset"):
+        kit.clean()
+    assert kit.shape() == [0, 8] and kit.log.segments[0].size > 8 * 90, "nothing was taken out"
 
 
 def test_empty_segments_do_not_pile_up(tmp_path) -> None:

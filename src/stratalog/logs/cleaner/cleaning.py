@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from operator import lt
 from typing import Final, NamedTuple
 
 from stratalog.base.types import MAX_INT32, Buffer
@@ -257,7 +259,8 @@ class Cleaning:
         full = False
         for index in dirty:
             segment = segments[index]
-            for table, data in self._chunks(segment, segment.lookup(first) if segment.base_offset < first else 0):
+            start = segment.lookup(first) if segment.base_offset < first else 0
+            for table, data in self._chunks(segment, start, self._next_base(index)):
                 self.stats.map_bytes_read += table.end
                 verdicts = self._aborted_rows(data, table, transactions)
                 full = self._put(data, table, verdicts, segment)
@@ -330,9 +333,11 @@ class Cleaning:
         return payloads
 
     # --- reading ---------------------------------------------------------------------------------------------------
-    def _chunks(self, segment: Segment, start: int) -> Iterator[tuple[BatchTable, memoryview]]:
-        """The segment's batches from a position on, some at a time: a table and the bytes that it speaks of."""
+    def _chunks(self, segment: Segment, start: int, limit: int) -> Iterator[tuple[BatchTable, memoryview]]:
+        """The segment's batches from a position on, some at a time: a table and the bytes that it speaks of.  `limit`
+        is where the next segment begins."""
         position = start
+        last = segment.base_offset - 1
         end = segment.size
         table = self._table
         scan = best().scan_batches
@@ -351,6 +356,7 @@ class Cleaning:
                     break
                 stop = table.end
                 table.end = stop - at  # what this table covers
+                last = _check_order(segment, table, last, limit)
                 yield table, data
                 at = stop
                 if table.error != TABLE_FULL and table.error != OK:
@@ -401,12 +407,10 @@ class Cleaning:
         """One group of segments into (as a rule) one new segment."""
         writer = _Writer(self, group, transactions)
         for segment in group:
-            index = self._segments.index(segment)
-            following = self._segments[index + 1].base_offset if index + 1 < len(self._segments) else None
-            stop = following if following is not None else self.target.first_uncleanable
+            stop = self._next_base(self._segments.index(segment))
             transactions.add(self._aborted(segment.base_offset, stop))
             keeps_old_tombstones = segment.file.mtime_ms() > horizon
-            for table, data in self._chunks(segment, 0):
+            for table, data in self._chunks(segment, 0, stop):
                 self.stats.bytes_read += table.end
                 verdicts = self._verdicts(data, table, transactions)
                 self._filter(segment, data, table, verdicts, rules, writer, keeps_old_tombstones)
@@ -636,6 +640,22 @@ class _Writer:
 
 def _any_of(attributes: Sequence[int], bits: int) -> bool:
     return any(value & bits for value in set(attributes))
+
+
+def _check_order(segment: Segment, table: BatchTable, last: int, limit: int) -> int:
+    """The table's last offset.  A base offset is in no checksum: one that rot has raised would take the place of every
+    other record of its keys, and the checkpoint with it."""
+    bases, lasts = table.column(BASE_OFFSET), table.column(LAST_OFFSET)
+    if bases[0] > last and lasts[-1] < limit and all(map(lt, lasts, islice(bases, 1, None))):
+        return int(lasts[-1])
+    for base, end in zip(bases, lasts, strict=True):
+        if not last < base <= end < limit:
+            raise CorruptBatch(
+                f"{segment.path}: a batch of the offsets {base} to {end} follows offset {last}, in a segment that "
+                f"ends before {limit}"
+            )
+        last = end
+    raise AssertionError("the batches are in order")
 
 
 def _name(segment: Segment) -> str:

@@ -490,7 +490,7 @@ class _TaskCleaning(Cleaning):
         transactions.add(self._aborted(segments[first].base_offset, self._next_base(last - 1)))
         for index in range(first, last):
             segment = segments[index]
-            for table, data in self._chunks(segment, 0):
+            for table, data in self._chunks(segment, 0, self._next_base(index)):
                 verdicts = self._aborted_rows(data, table, transactions)
                 row, start = 0, 0
                 payloads: dict[int, Any] = {}
