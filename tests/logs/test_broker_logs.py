@@ -384,6 +384,22 @@ def test_partitions_are_spread_and_a_failing_directory_takes_only_its_own_offlin
     assert [r.value for r in b.records("t", lost[0])] == [b"before"]
 
 
+def test_an_error_while_a_log_is_made_takes_its_directory_offline(two) -> None:
+    """Seed 001: any error of a disk; else it has the fewest partitions for ever, and every new one goes there.  The
+    controller, which places them, is told."""
+    b, tmp = two
+    where = homes(b)
+    with b.disk.failing("mkdir", part=f"{tmp}/two/"):
+        b.create_topic("new", partitions=2)
+        wait_for(lambda: len(b.running.logs.online) == 1, what="the failure")
+    assert all(b.running.logs.is_offline(("t", index)) for index in where if where[index] == "two")
+    assert sorted(name for name in files(tmp / "one") if name.startswith("new-"))
+    b.create_topic("later", partitions=2)
+    for index in range(2):
+        b.produce("later", [b"x"], partition=index)
+    assert {b.running.logs.directory_of("later", i).path for i in range(2)} == {f"{tmp}/one"}
+
+
 def test_a_directory_that_is_missing_at_the_start_stays_offline(two) -> None:
     """D13: the metadata says where its partitions are; they are not made anew, empty."""
     b, tmp = two

@@ -478,7 +478,8 @@ class LogRegistry:
             if found.topic_id is None:
                 # Its directory did not say, or a crash came before it could: the metadata does.
                 found.topic_id = topic_id
-                checkpoints.write_topic_id(self._disk, found.directory, topic_id)
+                path = found.directory
+                self._at(self._home[key], lambda: checkpoints.write_topic_id(self._disk, path, topic_id))
             if found.topic_id == topic_id:
                 return found
             log.warning("%s-%d belongs to a topic that is gone (id %s)", topic, partition, found.topic_id)
@@ -487,13 +488,26 @@ class LogRegistry:
         if offline is not None:
             raise OSError(errno.EIO, "the partition's data directory is offline", offline.path)
         chosen = self._place(directory_id)
-        if key in chosen.starts_on_disk:
-            # An older topic of this name left its start in the checkpoint: a crash must not find it with new data.
-            self._write_starts_now(chosen)
-        opened = self._load(chosen, key, topic_id, now)
+
+        def make() -> Log:
+            if key in chosen.starts_on_disk:
+                # An older topic of this name left its start in the checkpoint: a crash must not find it with new data.
+                self._write_starts_now(chosen)
+            return self._load(chosen, key, topic_id, now)
+
+        opened: Log = self._at(chosen, make)
         chosen.logs[key] = opened
         self._home[key] = chosen
         return opened
+
+    def _at(self, directory: Directory, work: Callable[[], Any]) -> Any:
+        """Do something in a directory, which an I/O error takes offline; the error goes on to the caller."""
+        try:
+            return work()
+        except OSError as error:
+            if error.errno not in FULL:
+                self.fail(directory, error)
+            raise
 
     def _place(self, directory_id: Uuid | None) -> Directory:
         """Where a new log goes."""

@@ -16,7 +16,7 @@ from stratalog.base.types import ZERO_UUID, Millis, Uuid
 from stratalog.controller.controller import Result
 from stratalog.metadata.image import Delta, MetadataImage, PartitionImage, ResourceType
 from stratalog.node import groups
-from stratalog.protocol.disk.metadata import PartitionChangeRecord
+from stratalog.protocol.disk.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from stratalog.replication.partition import Partition
 from stratalog.storage.log import Log
 
@@ -134,6 +134,20 @@ class Topics:
             groups.failed(node, partition, error)
             for waiter in list(partition.waiters):
                 waiter.recheck(node.now.wall_ms)
+        node.after(0, self._tell_directories)
+
+    def _tell_directories(self, now: Millis) -> None:
+        """The controller places new partitions: none in a directory that is offline.  The next registration, at the
+        next start, names it again."""
+        node = self._node
+        broker = node.image.brokers.get(node.node_id)
+        if broker is None or node.controller is None:
+            return
+        online = {directory.id for directory in node.logs.online}
+        left = [one for one in broker.directories if one in online]
+        if left and len(left) < len(broker.directories):
+            record = BrokerRegistrationChangeRecord(broker_id=node.node_id, broker_epoch=broker.epoch, log_dirs=left)
+            node.controller.submit(lambda _: Result([record], None), None, now)
 
     def moved(self, key: tuple[str, int], current: Log, directory: Any) -> None:
         """A replica lives in another directory of ours now: its partition works on the new log, and the metadata is
