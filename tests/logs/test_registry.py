@@ -398,3 +398,20 @@ def test_a_copy_on_its_way_loses_what_the_original_loses() -> None:
     moved = made.get("t", 0)
     assert made.directory_of("t", 0) is target and moved is copy
     assert (moved.log_start_offset, moved.log_end_offset) == (log.log_start_offset, 12)
+
+
+def test_a_log_whose_topic_id_finds_no_room_serves_all_the_same() -> None:
+    """D20: a crash may leave the file empty, and a start needs no free space."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk)
+    filled(made)
+    made.close()
+    disk.unlink(f"/data/t-0/{layout.PARTITION_METADATA}")
+    made = registry(disk)
+    with disk.full(part=layout.PARTITION_METADATA):
+        log = made.create("t", 0, TOPIC_ID, NOW)
+    assert log is made.get("t", 0) and log.log_end_offset == 12 and made.online
+    made.close()
+    made = registry(disk)
+    made.create("t", 0, TOPIC_ID, NOW)
+    assert checkpoints.read_topic_id(disk, "/data/t-0") == TOPIC_ID

@@ -479,7 +479,12 @@ class LogRegistry:
                 # Its directory did not say, or a crash came before it could: the metadata does.
                 found.topic_id = topic_id
                 path = found.directory
-                self._at(self._home[key], lambda: checkpoints.write_topic_id(self._disk, path, topic_id))
+                try:
+                    self._at(self._home[key], lambda: checkpoints.write_topic_id(self._disk, path, topic_id))
+                except OSError as error:
+                    if error.errno not in FULL:
+                        raise
+                    log.warning("%s: no room for the topic's id, the next start writes it: %s", path, error.strerror)
             if found.topic_id == topic_id:
                 return found
             log.warning("%s-%d belongs to a topic that is gone (id %s)", topic, partition, found.topic_id)
@@ -696,7 +701,6 @@ class LogRegistry:
             return 0
         one = directory.logs[key]
         count = self._retain(directory, one, now)
-        self._name_future(key, one, now)
         for target in self.online:
             copy = target.futures.get(key)
             if copy is not None:
@@ -752,6 +756,8 @@ class LogRegistry:
                 deletion = one.delete_segments(segments, doomed.reason, now)
                 count += len(segments)
                 self.finish_later(one, deletion)
+            if one.fenced is None:
+                self._name_future((one.topic, one.partition), one, now)
         except OSError as error:
             if error.errno not in FULL or one.fenced is not None:
                 self.fail(directory, error)
