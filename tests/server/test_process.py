@@ -28,6 +28,7 @@ from stratalog.protocol.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from stratalog.records.batch import BatchBuilder
+from stratalog.server.metrics_http import MetricsServer
 from stratalog.server.process import Broker
 
 
@@ -501,11 +502,7 @@ def test_the_metrics_port_tells_what_happened(tmp_path: Path) -> None:
     create(broker, "orders", 2)
     with connect(broker) as sock:
         ask(sock, "Produce", 9, produce("orders", b"a"))
-    with socket.create_connection(("127.0.0.1", broker.metrics_port), timeout=5) as http:
-        http.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        text = b""
-        while data := http.recv(1 << 16):
-            text += data
+    text = scrape(broker.metrics_port)
     assert text.startswith(b"HTTP/1.1 200")
     assert b'stratalog_requests_total{request="Produce"} 1\n' in text
     assert b'stratalog_request_seconds{request="Produce",quantile="0.99"}' in text
@@ -525,3 +522,60 @@ def test_the_metrics_port_tells_what_happened(tmp_path: Path) -> None:
         elif not line.startswith("# TYPE "):
             assert line.startswith(current) and float(line.rpartition(" ")[2]) >= 0, line
     broker.stop()
+
+
+def test_a_slow_scraper_holds_up_neither_the_next_one_nor_the_stop() -> None:
+    """A request that comes a byte at a time has two seconds in all, and whoever is still sending it at the end of the
+    broker is not waited for."""
+    server = MetricsServer("127.0.0.1", 0, lambda: "stratalog_up 1\n")
+    server.start()
+    ended = threading.Event()
+
+    def trickle() -> None:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as slow, contextlib.suppress(OSError):
+            while not ended.wait(0.2):
+                slow.sendall(b"x")
+
+    threads = [threading.Thread(target=trickle) for _ in range(2)]
+    try:
+        threads[0].start()
+        time.sleep(0.1)
+        began = time.monotonic()
+        assert b"stratalog_up 1" in scrape(server.port)
+        assert time.monotonic() - began < 4
+        threads[1].start()
+        time.sleep(0.1)
+        began = time.monotonic()
+        server.close()
+        assert time.monotonic() - began < 1
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_gauge_that_fails_costs_one_answer(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> str:
+        failures.append(1)
+        if len(failures) == 1:
+            raise RuntimeError("no such gauge")
+        return "stratalog_up 1\n"
+
+    failures: list[int] = []
+    server = MetricsServer("127.0.0.1", 0, broken)
+    server.start()
+    try:
+        assert scrape(server.port).startswith(b"HTTP/1.1 500")
+        assert b"stratalog_up 1" in scrape(server.port)
+        assert "no such gauge" in caplog.text
+    finally:
+        server.close()
+
+
+def scrape(port: int | None) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as http:
+        http.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        text = b""
+        while data := http.recv(1 << 16):
+            text += data
+    return text
