@@ -37,7 +37,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
         (["-o", "num.partitions=none"], 2, ["num.partitions", "'none'", "at least 1"]),
         (["-o", "nonsense"], 2, ["-o 'nonsense'", "KEY=VALUE"]),
         (["-o", "=1"], 2, ["KEY=VALUE"]),
-        (["--port", "99999"], 2, ["listeners", "99999"]),
+        (["--port", "99999"], 2, ["listeners", "99999", "65535"]),
         (["--port", "abc"], 2, ["--port", "'abc'", "--help"]),
         (["--config", "missing.properties"], 1, ["missing.properties", "No such file"]),
         (["--config", "binary"], 2, ["binary", "properties"]),
@@ -49,7 +49,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
             ["IN://127.0.0.1:0", "SASL_SSL"],
         ),
         (["--port", "0", "-o", "process.roles=controller"], 2, ["process.roles", "'controller'"]),
-        (["-o", "listeners=PLAINTEXT://192.0.2.1:9999"], 1, ["192.0.2.1:9999"]),
+        (["-o", "listeners=PLAINTEXT://192.0.2.1:9999"], 1, ["192.0.2.1:9999", "listeners", "this machine"]),
+        (["-o", "listeners=PLAINTEXT://nowhere.invalid:9999"], 1, ["nowhere.invalid:9999", "listeners"]),
+        (["--port", "0", "--data", "binary"], 1, ["binary", "exists", "--data"]),
+        (["--port", "0", "--data", "binary/below"], 1, ["binary/below", "Not a directory", "--data"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -66,6 +69,9 @@ def test_a_taken_port_and_a_taken_directory_are_named(tmp_path: Path, capsys: py
     with stratalog.testing.broker() as b:
         line = refused(capsys, "--port", str(b.port), "--data", str(tmp_path), code=1)
         assert f"127.0.0.1:{b.port}" in line and "--port" in line
+        option = f"stratalog.metrics.port={b.port}"
+        line = refused(capsys, "--port", "0", "--data", str(tmp_path / "m"), "-o", option, code=1)
+        assert f"127.0.0.1:{b.port}" in line and "-o stratalog.metrics.port" in line and "--port" not in line
         line = refused(capsys, "--port", "0", "--data", str(b.directory / "data"), code=1)
         assert str(b.directory) in line and "--data" in line
 

@@ -16,13 +16,16 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
+from collections.abc import Sequence
 from typing import Final
 
-from stratalog.cli import CommandError, UsageError, at_least
+from stratalog.cli import CommandError, UsageError, at_least, one_line
 from stratalog.cli.output import Progress
 
 PROPERTIES_BYTES_MAX: Final = 1 << 20
+METRICS_PORT: Final = "stratalog.metrics.port"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,11 +89,7 @@ def run(args: argparse.Namespace) -> int:
             f"{error.filename}: another broker uses this directory; stop it, or choose another with --data"
         ) from error
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise CommandError(
-                f"{error.filename}: another program listens there; stop it, or choose another port with --port"
-            ) from error
-        raise
+        raise CommandError(_why_not(error, config.log_dirs)) from error
     serving = True
     # What is there after the start stays; new garbage is young.  A full collection would stop the loop for
     # milliseconds.
@@ -106,6 +105,20 @@ def run(args: argparse.Namespace) -> int:
     broker.stop()
     print("stopped cleanly", flush=True)
     return 0
+
+
+def _why_not(error: OSError, directories: Sequence[str]) -> str:
+    """What stopped the start, and what to do about it."""
+    where = str(error.filename or "")
+    what = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        how = "-o stratalog.metrics.port=PORT" if METRICS_PORT in where else "--port"
+        return f"{where}: another program listens there; stop it, or choose another port with {how}"
+    if any(where == path or where.startswith(path.rstrip("/") + "/") for path in directories):
+        return f"{where}: {what}: the broker's data cannot be kept there; choose another directory with --data"
+    if error.errno in (errno.EADDRNOTAVAIL, errno.EACCES) or isinstance(error, socket.gaierror):
+        return f"{where}: {what}: the broker cannot listen there; listeners takes an address of this machine"
+    return one_line(error)
 
 
 def properties(path: str) -> str:

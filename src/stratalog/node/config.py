@@ -260,7 +260,7 @@ class BrokerConfig:
             host, colon, port = address.rpartition(":")
             name = name.upper()
             if not separator or not colon or not port.isdigit() or int(port) > 65535:
-                raise ConfigError(key, item, "is not NAME://host:port")
+                raise ConfigError(key, item, "is not NAME://host:port with a port up to 65535")
             if name not in protocols:
                 raise ConfigError(key, item, "has a name that listener.security.protocol.map does not have")
             if any(other.name == name for other in found):

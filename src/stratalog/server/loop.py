@@ -142,7 +142,8 @@ class Listener:
             self.socket.bind((host, port))
         except OSError as error:
             self.socket.close()
-            raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
+            # The kind stays: a name that cannot be resolved is not an address that is taken.
+            raise type(error)(error.errno, error.strerror, f"{host}:{port}") from error
 
     @property
     def port(self) -> int:
