@@ -384,14 +384,19 @@ def test_a_bomb_in_a_produce_request_is_refused(broker, bombs, codec):
 def test_bombs_that_are_on_disk_already_are_not_unpacked_without_bound(tmp_path, bombs):
     """N02: a search by timestamp, a conversion for an old client, a restart with recovery, and the cleaner."""
     directory = tmp_path / "data"
-    with BrokerProcess(directory, *SETTINGS) as broker, Client(broker.bootstrap) as client:
+    with (
+        BrokerProcess(directory, *SETTINGS, "log.cleaner.backoff.ms=200") as broker,
+        Client(broker.bootstrap) as client,
+    ):
         for codec in bombs:
-            admin.create_topic(client, f"bomb-{codec}", partitions=1)
+            configs = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+            admin.create_topic(client, f"bomb-{codec}", partitions=1, configs=configs)
         broker.stop()
         for codec, payload in bombs.items():
             data = bytearray(batch_around(payload, codec))
             patch(data, 0, base_offset=0, leader_epoch=0)
             (directory / f"bomb-{codec}-0" / f"{0:020}.log").write_bytes(data)
+            (directory / f"bomb-{codec}-0" / f"{1:020}.log").touch()  # the active one, so that the first is cleaned
         (directory / ".kafka_cleanshutdown").unlink()
         broker.start()
         with under_watch(broker, grows=BOMB_GROWS, waits_s=8.0):
@@ -404,6 +409,10 @@ def test_bombs_that_are_on_disk_already_are_not_unpacked_without_bound(tmp_path,
                 for body, version in ((asked, 5), (fetch, 2)):
                     with contextlib.suppress(ConnectionLost), Connection("127.0.0.1", broker.port) as connection:
                         connection.call(body, version=version, timeout_s=60)
+            deadline = time.monotonic() + 60
+            while not all(f"bomb-{codec}-0 could not be cleaned" in broker.said() for codec in bombs):
+                assert time.monotonic() < deadline, broker.said()[-2000:]
+                time.sleep(0.2)
 
 
 def test_nested_message_sets_are_refused(broker):

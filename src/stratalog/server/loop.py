@@ -36,7 +36,7 @@ from stratalog.base import limits
 from stratalog.base.failures import Malformed
 from stratalog.base.ports import Clock, Pool
 from stratalog.base.types import Buffer, ConnectionId, FileRegion, Millis
-from stratalog.node.metrics import BUCKETS
+from stratalog.node.metrics import bucket_of
 from stratalog.node.request import Peer
 from stratalog.server.connection import BufferPool, Connection
 
@@ -542,8 +542,7 @@ class Loop:
             for request in batch:
                 elapsed = now_us - request.received_us
                 elapsed_us[request.key] += elapsed
-                bucket = elapsed.bit_length()
-                latency[request.key][bucket if bucket < BUCKETS else BUCKETS] += 1
+                latency[request.key][bucket_of(elapsed)] += 1
                 connection = connections.get(request.peer.connection)
                 if connection is not None:
                     queue = connection.queue

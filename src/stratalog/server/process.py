@@ -337,7 +337,7 @@ class Broker:
     def _render(self) -> str:
         from stratalog.protocol.apis import APIS
 
-        return self.node.metrics.render({key: api.name for key, api in APIS.items()})
+        return self.node.metrics.render({key: api.name for key, api in APIS.items()}, self.clock.monotonic_ms())
 
     def _gauges(self) -> list[tuple[str, str, float]]:
         from stratalog.node.gauges import gauges
