@@ -184,6 +184,46 @@ def test_a_stop_answers_who_waits(tmp_path: Path) -> None:
         assert receive(sock)[:4] == b"\0\0\0\1"
 
 
+def test_a_stop_does_not_wait_for_who_asks_on(tmp_path: Path) -> None:
+    """A consumer fetches again as soon as it is answered, a producer pipelines: neither holds up a stop, and what was
+    answered is read before the connection's end."""
+    broker = start(tmp_path)
+    create(broker, "orders")
+    create(broker, "quiet")
+    answers: list[int] = []
+
+    def consumer() -> None:
+        with connect(broker) as sock, contextlib.suppress(OSError):
+            while True:
+                ask(sock, "Fetch", 12, fetch("quiet", 0, wait_ms=60_000))
+                answers.append(1)
+
+    threads = [threading.Thread(target=consumer) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    with connect(broker) as sock:
+        for number in range(50):
+            sock.sendall(framed("Produce", 9, produce("orders", b"v"), number))
+        probe(broker)
+        began = time.monotonic()
+        broker.stop()
+        assert time.monotonic() - began < 1.5
+        answered = 0
+        with pytest.raises(ConnectionError) as ended:
+            while True:
+                assert receive(sock)[:4] == answered.to_bytes(4)
+                answered += 1
+        assert ended.type is ConnectionError, "the end of the stream, no reset"
+    for thread in threads:
+        thread.join(10)
+    assert len(answers) == 3, "each waiting fetch was answered once, and not the one after it"
+    again = start(tmp_path)
+    try:
+        assert int(again.logs.get("orders", 0).log_end_offset) == answered
+    finally:
+        again.stop()
+
+
 # --- order and flow -------------------------------------------------------------------------------------------------
 
 

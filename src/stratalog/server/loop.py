@@ -68,6 +68,8 @@ _SWEEP_MS: Final = 1_000
 _IDLE_SWEEP_MS: Final = 30_000
 _TOKENS_MS: Final = 20
 """How long accepting waits when connections come faster than they may: short against the listen queue."""
+_DISCARDS_MAX: Final = 64
+"""Reads of 64 KiB from a connection that is closed by a stop: what a socket's buffer holds."""
 _BACKLOG: Final = 4_096
 _ACCEPTS_PER_TURN: Final = 256
 
@@ -585,7 +587,7 @@ class Loop:
 
     def _unmute(self, connection: Connection) -> None:
         """Nothing is pending: read on, and look at what is in the buffer already."""
-        if connection.out or connection.closed or connection in self._starved:
+        if connection.out or connection.closed or self._draining or connection in self._starved:
             return
         if connection.mask != _IN:
             self._interest(connection, _IN)
@@ -788,8 +790,9 @@ class Loop:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Accept nothing more; connections that wait for no answer are closed.  The others follow as they are
-        answered: call it again."""
+        """Accept nothing more and read nothing more; connections that wait for no answer are closed.  The others
+        follow as they are answered: call it again.  A client that asks on as soon as it is answered, as every consumer
+        does, is not waited for."""
         self._draining = True
         for fd, listener in list(self._listeners.items()):
             if listener.socket.fileno() >= 0:  # a closed socket has left the set by itself
@@ -798,7 +801,19 @@ class Loop:
         self._listeners.clear()
         for connection in list(self._connections.values()):
             if not connection.queue and not connection.out:
+                self._discard(connection)
                 self._close(connection, "")
+            else:
+                self._interest(connection, connection.mask & ~_IN | _RDHUP)
+
+    @staticmethod
+    def _discard(connection: Connection) -> None:
+        """Take what has come and will not be answered: unread, it would make the close a reset, which takes answers
+        away from a client that has not read them yet."""
+        with contextlib.suppress(OSError):
+            for _ in range(_DISCARDS_MAX):
+                if not connection.socket.recv(1 << 16):
+                    return
 
     def close_all(self) -> None:
         """Close every socket and the loop's own descriptors."""
