@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import signal
@@ -228,6 +229,48 @@ def test_a_follower_prints_what_comes_until_ctrl_c_or_until_nobody_reads(
     one.send_signal(signal.SIGINT)
     _, err = one.communicate(timeout=20)
     assert one.returncode == 130 and b"Traceback" not in err
+
+
+def test_a_follower_waits_for_a_broker_that_is_away() -> None:
+    with stratalog.testing.broker(topics=["away"]) as b:
+        b.produce("away", [b"old"])
+        command = [sys.executable, "-m", "stratalog.cli", "consume", "away", "-f", "-b", b.bootstrap]
+        follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert follower.stdout is not None and follower.stderr is not None
+        try:
+            assert follower.stdout.readline() == b"old\n"
+            b.stop()
+            assert b"Waiting for it" in follower.stderr.readline()
+            b.start()
+            b.produce("away", [b"new"])
+            assert follower.stdout.readline() == b"new\n"
+        finally:
+            follower.send_signal(signal.SIGINT)
+            _, err = follower.communicate(timeout=20)
+        assert follower.returncode == 130 and err.strip() == b"stratalog: it is back"
+
+
+def test_a_follower_goes_on_where_the_log_begins(
+    cluster: stratalog.testing.TestBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Retention was faster than the reader: what is left is read, and the gap is told."""
+    from stratalog.cli import consume
+    from stratalog.client import Client, admin
+
+    cluster.create_topic("behind")
+    cluster.produce("behind", [b"%d" % i for i in range(5)])
+    with Client(cluster.bootstrap) as client:
+        admin.delete_records(client, "behind", {0: 3})
+        records = consume._records(client, argparse.Namespace(topic="behind"), {0: 1}, None, True)
+        assert [next(records)[1].offset for _ in range(2)] == [3, 4]
+    assert "behind-0: 1 is gone, goes on at 3" in capsys.readouterr().err
+
+
+def test_a_limit_of_nothing_prints_nothing(run: Shell, cluster: stratalog.testing.TestBroker) -> None:
+    cluster.create_topic("none")
+    cluster.produce("none", [b"x"])
+    assert run("consume", "none", "-n", "0") == ""
+    assert "--to" in run("consume", "none", "-f", "--to", "1", code=2)
 
 
 def test_bash_completes_subcommands_and_options() -> None:

@@ -21,11 +21,11 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from stratalog.cli import UsageError, at_least
+from stratalog.cli import UsageError, at_least, one_line
 from stratalog.cli.output import Progress, add_bootstrap, count, printable
 
 if TYPE_CHECKING:
-    from stratalog.client import Client
+    from stratalog.client import Client, FetchedPartition
     from stratalog.records.batch import Record
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
@@ -74,6 +74,10 @@ def run(args: argparse.Namespace) -> int:
 def _consume(client: Client, args: argparse.Namespace) -> int:
     from stratalog.client.client import LATEST
 
+    if args.follow and args.to is not None:
+        raise UsageError("--follow goes on and --to ends: give one of them")
+    if args.limit == 0:
+        return 0
     committed = not args.uncommitted
     now = time.time_ns() // 1_000_000
     partitions = sorted(client.topic(args.topic).partitions)
@@ -148,13 +152,48 @@ def _records(
         return
     positions = dict(starts)
     while True:
-        for part in client.fetch(args.topic, positions, committed=committed):
+        for part in _fetch_patiently(client, args.topic, positions, committed):
             for header, visible in visible_batches(part.records, part.aborted, committed=committed):
                 if visible:
                     for record in records_of(part.records, header):
                         if record.offset >= positions[part.partition]:
                             yield part.partition, record
                 positions[part.partition] = max(positions[part.partition], header.next_offset)
+
+
+def _fetch_patiently(client: Client, topic: str, positions: dict[int, int], committed: bool) -> list[FetchedPartition]:
+    """A fetch for someone who follows: a broker that is away comes back, and where records were deleted before they
+    were read it goes on with the oldest that are there.  Both are told on standard error."""
+    from stratalog.base.errors import ErrorCode
+    from stratalog.client import ConnectionLost, Refused, Unreachable
+    from stratalog.client.client import EARLIEST, LATEST
+
+    attempt = 0
+    while True:
+        try:
+            found = client.fetch(topic, positions, committed=committed)
+        except (ConnectionLost, Unreachable) as error:
+            if not attempt:
+                print(f"stratalog: {one_line(error)} Waiting for it (Ctrl-C ends).", file=sys.stderr, flush=True)
+            time.sleep(min(0.1 * 2**attempt, 2.0))
+            attempt = min(attempt + 1, 10)
+            continue
+        except Refused as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            starts = client.offsets(topic, dict.fromkeys(positions, EARLIEST))
+            ends = client.offsets(topic, dict.fromkeys(positions, LATEST))
+            moved = {p: min(max(at, starts[p][0]), ends[p][0]) for p, at in positions.items()}
+            if moved == positions:
+                raise
+            for p, at in moved.items():
+                if at != positions[p]:
+                    print(f"stratalog: {topic}-{p}: {positions[p]} is gone, goes on at {at}", file=sys.stderr)
+            positions.update(moved)
+            continue
+        if attempt:
+            print("stratalog: it is back", file=sys.stderr, flush=True)
+        return found
 
 
 def _format(args: argparse.Namespace, partition: int, record: Record) -> str:
