@@ -10,6 +10,7 @@ import time
 import pytest
 
 import stratalog.testing
+from stratalog.base.errors import ErrorCode
 from stratalog.client import Client, ClientError, Producer
 from stratalog.client.failures import Refused
 
@@ -78,6 +79,21 @@ def test_a_fault_is_on_from_the_call_until_it_is_healed() -> None:
         assert [r.value for r in b.records("t")] == [b"one", b"two"]
         with pytest.raises(ValueError, match="wrte"):
             b.disk.failing("wrte")
+
+
+def test_a_disk_that_fails_ends_the_broker_and_not_the_test() -> None:
+    """A broker without a log directory stops, as Kafka does; the block ends without an error, and a healed disk brings
+    everything back that was acknowledged."""
+    for is_restarted in (False, True):
+        with stratalog.testing.broker(topics=["t"]) as b:
+            b.produce("t", [b"before"])
+            with b.disk.failing("write", part="/t-0/"), b.client() as client:
+                assert client.produce("t", {0: _batch(b"lost")})[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert b.running.wait(10), "no log directory is left"
+            if is_restarted:
+                b.restart()
+                assert b.failure is not None and "t-0" in str(b.failure)
+                assert [r.value for r in b.records("t")] == [b"before"]
 
 
 def test_days_that_go_by_let_retention_delete() -> None:

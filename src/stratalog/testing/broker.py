@@ -61,6 +61,9 @@ class TestBroker:
         self._port = 0
         self._lock = threading.Lock()
         self._broker: Broker | None = None
+        self.failure: OSError | None = None
+        """The disk's fault that ended the broker by itself, as far as `stop`, `kill` or `restart` met one: a broker
+        without a log directory stops."""
         self._start()
 
     # --- what a client needs --------------------------------------------------------------------------------------
@@ -142,17 +145,11 @@ class TestBroker:
 
     def kill(self) -> None:
         """End as kill -9 does: nothing is flushed, nothing is marked.  `start` brings it back."""
-        with self._lock:
-            if self._broker is not None:
-                broker, self._broker = self._broker, None
-                broker.kill()
+        self._end(clean=False)
 
     def stop(self) -> None:
         """Stop cleanly.  `start` brings it back."""
-        with self._lock:
-            if self._broker is not None:
-                broker, self._broker = self._broker, None
-                broker.stop()
+        self._end(clean=True)
 
     def start(self) -> None:
         """Start again after `kill` or `stop`, on the same port and data."""
@@ -179,6 +176,19 @@ class TestBroker:
         if self._broker is None:
             raise RuntimeError("the broker is stopped; start() brings it back")
         return self._broker
+
+    def _end(self, *, clean: bool) -> None:
+        with self._lock:
+            broker, self._broker = self._broker, None
+            if broker is None:
+                return
+            try:
+                if clean:
+                    broker.stop()
+                else:
+                    broker.kill()
+            except OSError as error:  # what the test has asked for, most likely; its end must not fail over it
+                self.failure = error
 
     def _start(self) -> None:
         config = {
