@@ -124,3 +124,8 @@ def test_lines_of_a_pipe_are_written_while_the_next_one_is_awaited() -> None:
         for _, line in _lines_of(stream, "pipe", pause):
             seen.append(line)
     assert seen == [b"one", b"two", b"three", b"last"] and pauses == [0, 2, 3]
+
+
+def test_the_package_itself_is_a_command() -> None:
+    shown = subprocess.run([sys.executable, "-m", "stratalog", "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("stratalog ")
