@@ -15,6 +15,7 @@ from stratalog.raft import snapshot, state
 from stratalog.raft.quorum import Quorum, bootstrap_values, format_metadata
 from stratalog.raft.snapshot import SnapshotId, Voter
 from stratalog.server.disk import RealDisk
+from stratalog.storage.config import LogConfig
 
 DISK = RealDisk()
 DIRECTORY_ID = Uuid(b"0123456789abcdef")
@@ -249,6 +250,41 @@ def test_older_snapshots_go(tmp_path):
     left = snapshot.find(DISK, str(tmp_path / "__cluster_metadata-0"))
     assert left == list(quorum.snapshots)
     assert [id.end_offset for id in left] == [quorum.end_offset - 1, quorum.end_offset]
+    quorum.close()
+
+
+@pytest.mark.parametrize("more", [{"retention_bytes": 0}, {"retention_ms": 0}], ids=["too many bytes", "too old"])
+def test_segments_that_snapshots_stand_for_go(tmp_path, more):
+    """K03: none that holds a record which the oldest kept snapshot does not have, whatever the retention says; the
+    next start has everything."""
+    config = LogConfig(segment_bytes=200, retention_ms=-1)
+    quorum, _ = start(tmp_path, config=config, fsync=False, **more)
+    log = quorum.log
+    covered = 0
+    for number in range(12):
+        quorum.append([value(str(number))], 20 + number)
+        quorum.commit()
+        if number in (3, 7):
+            assert log.log_start_offset == 0 or number > 3
+            covered, end = quorum.snapshots[-1].end_offset if quorum.snapshots else 0, quorum.end_offset
+            state_then = [value(str(n)) for n in range(number + 1)]
+            quorum.take_snapshot(SnapshotId(end, quorum.epoch), lambda state=state_then: state, 60, wait=True)
+    bases = [segment.base_offset for segment in log.segments]
+    assert 0 < log.log_start_offset == bases[0] <= covered < bases[1] <= quorum.snapshots[-1].end_offset
+    assert not list((tmp_path / "__cluster_metadata-0").glob("*.deleted"))
+    quorum.close()
+    quorum, recovered = start(tmp_path, config=config, fsync=False, **more)
+    assert [text for _, _, values in recovered for text in values] == [value(str(n)) for n in range(12)]
+    quorum.close()
+
+
+def test_without_retention_no_segment_goes(tmp_path):
+    quorum, _ = start(tmp_path, config=LogConfig(segment_bytes=200, retention_ms=-1), fsync=False)
+    for number in range(8):
+        quorum.append([value(str(number))], 20)
+        quorum.commit()
+        quorum.take_snapshot(SnapshotId(quorum.end_offset, quorum.epoch), list, 60, wait=True)
+    assert quorum.log.log_start_offset == 0 and len(quorum.log.segments) > 2
     quorum.close()
 
 

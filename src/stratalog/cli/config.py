@@ -91,6 +91,6 @@ def _get(client, args: argparse.Namespace) -> int:  # type: ignore[no-untyped-de
         table([row[:3] for row in rows], ("key", "value", "from"))
         return 0
     for key, value, source, text in rows:
-        print(f"{key} = {value}   ({source})")
+        print(f"{key} = {value}   ({source})" if value is not None else f"{key} is not set   ({source})")
         print(textwrap.fill(text or "", 100, initial_indent="    ", subsequent_indent="    "))
     return 0

@@ -230,6 +230,8 @@ class Metadata:
             ),
             had_clean_shutdown=clean_shutdown_epoch is not None,
             fsync=fsync,
+            retention_bytes=config["metadata.max.retention.bytes"],
+            retention_ms=config["metadata.max.retention.ms"],
         )
         was_empty = quorum.is_new
         loader = load(quorum.recovered())

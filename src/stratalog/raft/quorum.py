@@ -12,6 +12,7 @@ time, and what is appended meanwhile shares the next one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from stratalog.base.failures import Malformed
@@ -77,11 +78,15 @@ class Quorum:
         previous: state.QuorumState | None,
         snapshots: list[SnapshotId],
         fsync: bool,
+        retention_bytes: int,
+        retention_ms: int,
     ) -> None:
         self._disk = disk
         self._pool = pool
         self._log = log
         self._fsync = fsync
+        self._retention_bytes = retention_bytes
+        self._retention_ms = retention_ms
         self._previous = previous
         self._snapshots = snapshots
         self._flushing = False
@@ -118,9 +123,11 @@ class Quorum:
         config: LogConfig | None = None,
         had_clean_shutdown: bool = False,
         fsync: bool = True,
+        retention_bytes: int = -1,
+        retention_ms: int = -1,
     ) -> Quorum:
         """Open `directory/__cluster_metadata-0`, made when missing.  `Malformed` when the quorum state is broken or
-        belongs to another voter set."""
+        belongs to another voter set.  The retention (-1: none) is of segments that snapshots stand for."""
         path = f"{directory}/{DIRECTORY}"
         disk.mkdir(path)
         previous = state.read(disk, path)
@@ -154,6 +161,8 @@ class Quorum:
             previous=previous,
             snapshots=snapshots,
             fsync=fsync,
+            retention_bytes=retention_bytes,
+            retention_ms=retention_ms,
         )
 
     @property
@@ -330,9 +339,14 @@ class Quorum:
                 self.on_failure(error)
                 return
             self._snapshots.append(id)
-            for old in self._snapshots[:-SNAPSHOTS_KEPT]:
-                self._disk.unlink(f"{self._log.directory}/{old.file_name}", missing_ok=True)
-            del self._snapshots[:-SNAPSHOTS_KEPT]
+            try:
+                for old in self._snapshots[:-SNAPSHOTS_KEPT]:
+                    self._disk.unlink(f"{self._log.directory}/{old.file_name}", missing_ok=True)
+                del self._snapshots[:-SNAPSHOTS_KEPT]
+                if not self._closed:
+                    self._trim(now)
+            except OSError as failure:
+                self.on_failure(failure)
 
         self._snapshotting = True
         self.bytes_since_snapshot = 0
@@ -341,6 +355,22 @@ class Quorum:
             done(None, None)
         else:
             self._pool.submit("metadata-snapshot", write, done)
+
+    def _trim(self, now: Millis) -> None:
+        """Drop the oldest segments, while they are too many or too old, and never one that holds a record which the
+        oldest snapshot does not (K03): should the newest be unreadable, the one before it and the log give all."""
+        covered = self._snapshots[0].end_offset
+        size = self._log.size
+        doomed = []
+        for segment, following in pairwise(self._log.segments):
+            is_too_much = 0 <= self._retention_bytes < size
+            is_too_old = 0 <= self._retention_ms < now - segment.largest_timestamp
+            if following.base_offset > covered or not (is_too_much or is_too_old):
+                break
+            doomed.append(segment)
+            size -= segment.size
+        if doomed:
+            self._log.finish_deletion(self._log.delete_segments(doomed, "snapshots stand for them", now))
 
     @property
     def snapshots(self) -> Sequence[SnapshotId]:
