@@ -394,6 +394,29 @@ def test_too_many_connections_of_one_address_are_refused(tmp_path: Path) -> None
     broker.stop()
 
 
+def test_what_is_set_for_sockets_and_sessions_counts(tmp_path: Path) -> None:
+    """The system doubles a buffer's size for its own needs, and -1 is its own choice, as is a key that is not set."""
+    broker = start(
+        tmp_path / "set",
+        socket_receive_buffer_bytes="32768",
+        socket_send_buffer_bytes="65536",
+        max_incremental_fetch_session_cache_slots="7",
+    )
+    plain = start(tmp_path / "plain", socket_send_buffer_bytes="-1")
+    try:
+        with connect(broker), connect(plain):
+            ours, theirs = (
+                b.run_on_loop(lambda b=b: next(iter(b.loop._connections.values())).socket) for b in (broker, plain)
+            )
+            assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * 32768
+            assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 65536
+            assert theirs.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > 4 * 65536
+        assert broker.node.sessions.slots == 7 and plain.node.sessions.slots == 1000
+    finally:
+        broker.stop()
+        plain.stop()
+
+
 def test_limits_of_connections_change_at_once(broker: Broker) -> None:
     """`max.connections.per.ip` with its overrides is dynamic, as in Kafka."""
 

@@ -1240,17 +1240,28 @@ BROKER_KEYS: Final = Table(
             "Longest wait for a connection to open, after backing off.",
         ),
         _key("socket.connection.setup.timeout.ms", LONG, "10000", _MEDIUM, "Wait for a connection to open."),
-        _key("socket.listen.backlog.size", INT, "50", _MEDIUM, "Connections that may wait to be accepted.", low=1),
+        _key(
+            "socket.listen.backlog.size",
+            INT,
+            "50",
+            _MEDIUM,
+            "Connections that may wait to be accepted; 4096 here where it is not set.",
+            low=1,
+        ),
         _key(
             "socket.receive.buffer.bytes",
             INT,
             "102400",
             _HIGH,
-            "Receive buffer of a connection; -1 leaves it to the system.",
+            "Receive buffer of a connection; -1, or not setting it, leaves it to the system.",
         ),
         _key("socket.request.max.bytes", INT, "104857600", _HIGH, "The largest request.", low=1),
         _key(
-            "socket.send.buffer.bytes", INT, "102400", _HIGH, "Send buffer of a connection; -1 leaves it to the system."
+            "socket.send.buffer.bytes",
+            INT,
+            "102400",
+            _HIGH,
+            "Send buffer of a connection; -1, or not setting it, leaves it to the system.",
         ),
         _key(
             "telemetry.max.bytes", INT, "1048576", _LOW, "The largest block of metrics that a client may push.", low=1

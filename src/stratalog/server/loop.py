@@ -70,7 +70,9 @@ _TOKENS_MS: Final = 20
 """How long accepting waits when connections come faster than they may: short against the listen queue."""
 _DISCARDS_MAX: Final = 64
 """Reads of 64 KiB from a connection that is closed by a stop: what a socket's buffer holds."""
-_BACKLOG: Final = 4_096
+BACKLOG: Final = 4_096
+"""Connections that may wait to be accepted, where `socket.listen.backlog.size` is not set: a whole estate that comes
+back at once."""
 _ACCEPTS_PER_TURN: Final = 256
 
 
@@ -151,8 +153,13 @@ class Listener:
     def port(self) -> int:
         return int(self.socket.getsockname()[1])
 
-    def listen(self) -> None:
-        self.socket.listen(_BACKLOG)
+    def listen(self, *, backlog: int = BACKLOG, receive_bytes: int = -1, send_bytes: int = -1) -> None:
+        """The buffers' sizes go over to each connection; -1 leaves them to the system, which fits them to what a
+        connection needs."""
+        for option, size in ((socket.SO_RCVBUF, receive_bytes), (socket.SO_SNDBUF, send_bytes)):
+            if size >= 0:
+                self.socket.setsockopt(socket.SOL_SOCKET, option, size)
+        self.socket.listen(backlog)
 
 
 class Loop:
@@ -227,8 +234,9 @@ class Loop:
 
     # --- set-up ---------------------------------------------------------------------------------------------------
 
-    def add_listener(self, listener: Listener) -> None:
-        listener.listen()
+    def add_listener(self, listener: Listener, **sockets: int) -> None:
+        """`sockets` are what `Listener.listen` takes."""
+        listener.listen(**sockets)
         self._listeners[listener.socket.fileno()] = listener
         self._epoll.register(listener.socket.fileno(), _IN)
 

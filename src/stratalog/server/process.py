@@ -248,6 +248,7 @@ class Broker:
             effects=self.loop,
         )
         self.loop.node = node
+        node.sessions.slots = config["max.incremental.fetch.session.cache.slots"]
         node.controller = self.metadata
         node.broker_epoch = self.metadata.broker_epoch
         node.groups = GroupCoordinator(GroupConfig.of(config.get), clock, self.rng)
@@ -275,7 +276,7 @@ class Broker:
         service.moves.on_moved = topics.moved
         node.metrics.sources[:] = [self._gauges]
         for listener in self._listeners:
-            self.loop.add_listener(listener)
+            self.loop.add_listener(listener, **_sockets(config))
         log.info("node %d serves on %s:%d", config.node_id, self._host, self._port)
 
     def _log_config(self, topic: str) -> LogConfig:
@@ -401,6 +402,16 @@ def _limits(config: BrokerConfig, limits: Limits) -> Limits:
         limits.receive_bytes = min(queued, limits.receive_bytes)
     limits.idle_ms = config["connections.max.idle.ms"]
     return limits
+
+
+def _sockets(config: BrokerConfig) -> dict[str, int]:
+    """What was set for the sockets; Kafka's defaults are smaller than what the system does by itself."""
+    keys = {
+        "backlog": "socket.listen.backlog.size",
+        "receive_bytes": "socket.receive.buffer.bytes",
+        "send_bytes": "socket.send.buffer.bytes",
+    }
+    return {name: config[key] for name, key in keys.items() if key in config.static}
 
 
 def _per_ip(text: str) -> dict[str, int]:
