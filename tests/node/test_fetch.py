@@ -296,6 +296,31 @@ def test_the_cache_is_bounded_and_makes_room_for_the_living(bench: Bench) -> Non
     assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+def test_the_partitions_of_all_sessions_are_bounded(bench: Bench) -> None:
+    """Partitions that do not exist cost memory as well, and one request may name a hundred thousand of them."""
+    bench.create("orders")
+    sessions = bench.node.sessions
+    sessions.room = 10
+
+    def asked(*indexes: int, **more: Any) -> Any:
+        return bench.ask("Fetch", 12, fetch("orders", *((index, 0) for index in indexes), **more))
+
+    small = asked(0, 1, 2, session_epoch=0).session_id
+    assert small and sessions.partitions == 3
+    assert asked(*range(8), session_epoch=0).session_id == 0, "three and eight are more than ten"
+    assert asked(3, 4, session_id=small, session_epoch=1, forgotten=[0]).session_id == small
+    other = asked(*range(6), session_epoch=0).session_id
+    assert other and sessions.partitions == 10
+    assert asked(9, session_id=small, session_epoch=2).error_code == 0
+    gone = asked(session_id=small, session_epoch=3)
+    assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "it has outgrown the room"
+    assert sessions.partitions == 6 and len(sessions) == 1
+    bench.clock.advance(120_000)
+    assert asked(*range(10), session_epoch=0).session_id, "the one at rest makes room"
+    assert sessions.partitions == 10
+    assert asked(0, session_id=other, session_epoch=1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 # --- ListOffsets, DeleteRecords, epochs, ApiVersions ----------------------------------------------------------------
 
 

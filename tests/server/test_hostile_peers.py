@@ -287,7 +287,7 @@ def test_a_group_with_one_member_costs_little(broker):
 
 @pytest.mark.parametrize(("version", "known"), [(11, False), (12, True)], ids=["unknown topics", "one topic"])
 def test_a_fetch_of_a_hundred_thousand_partitions(broker, version, known):
-    """With a window of one byte, four times, each in a new session: refused or served, but never for long, and the
+    """With a window of one byte, eight times, each in a new session: refused or served, but never for long, and the
     sessions hold no more than their share."""
     rows = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(1_000)]
     topics = [FetchTopic(topic="orders" if known else f"t{n}", partitions=rows) for n in range(100)]
@@ -303,7 +303,7 @@ def test_a_fetch_of_a_hundred_thousand_partitions(broker, version, known):
     body.session_epoch = 0
     data = request(body, version)
     with under_watch(broker, grows=200 * MIB, waits_s=8.0):
-        for _ in range(4):
+        for _ in range(8):
             with connect(broker) as sock:
                 sock.sendall(data)
                 with contextlib.suppress(OSError, AssertionError):
@@ -384,13 +384,10 @@ def test_a_bomb_in_a_produce_request_is_refused(broker, bombs, codec):
 def test_bombs_that_are_on_disk_already_are_not_unpacked_without_bound(tmp_path, bombs):
     """N02: a search by timestamp, a conversion for an old client, a restart with recovery, and the cleaner."""
     directory = tmp_path / "data"
-    with (
-        BrokerProcess(directory, *SETTINGS, "log.cleaner.backoff.ms=200") as broker,
-        Client(broker.bootstrap) as client,
-    ):
-        for codec in bombs:
-            configs = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
-            admin.create_topic(client, f"bomb-{codec}", partitions=1, configs=configs)
+    with BrokerProcess(directory, *SETTINGS, "log.cleaner.backoff.ms=200") as broker:
+        with Client(broker.bootstrap) as client:
+            for codec in bombs:
+                admin.create_topic(client, f"bomb-{codec}", partitions=1)
         broker.stop()
         for codec, payload in bombs.items():
             data = bytearray(batch_around(payload, codec))
@@ -409,6 +406,10 @@ def test_bombs_that_are_on_disk_already_are_not_unpacked_without_bound(tmp_path,
                 for body, version in ((asked, 5), (fetch, 2)):
                     with contextlib.suppress(ConnectionLost), Connection("127.0.0.1", broker.port) as connection:
                         connection.call(body, version=version, timeout_s=60)
+        with under_watch(broker, grows=BOMB_GROWS, waits_s=8.0), Client(broker.bootstrap) as client:
+            for codec in bombs:
+                compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+                admin.alter_configs(client, "topic", f"bomb-{codec}", set_=compacted)
             deadline = time.monotonic() + 60
             while not all(f"bomb-{codec}-0 could not be cleaned" in broker.said() for codec in bombs):
                 assert time.monotonic() < deadline, broker.said()[-2000:]

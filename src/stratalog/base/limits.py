@@ -45,6 +45,11 @@ PRODUCERS_MAX: Final = 200_000
 """Producers remembered in one partition, some 100 MiB of them: more in one `producer.id.expiration.ms` (a day) is a
 client that takes a new id for each record.  Beyond it the idlest are forgotten early, as if they had expired."""
 
+# --- fetch sessions -----------------------------------------------------------------------------------------------
+FETCH_SESSION_PARTITIONS_MAX: Final = 300_000
+"""Partitions that all fetch sessions remember together, some 100 MiB of them: a thousand clients of 300 partitions
+each.  One request can name a hundred thousand that do not exist, and there may be a thousand sessions."""
+
 # --- sockets (reference/security.md 7.2) --------------------------------------------------------------------------
 CONNECTIONS_MAX: Final = 20_000
 """Connections of one broker.  Ten thousand idle ones fit in 500 MiB; twice that is past any real client estate."""

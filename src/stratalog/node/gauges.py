@@ -18,6 +18,7 @@ def gauges(node: Node) -> list[Sample]:
         ("stratalog_fetch_purgatory", "", len(node.parked_fetches)),
         ("stratalog_produce_purgatory", "", _waiting_produces(node)),
         ("stratalog_fetch_sessions", "", len(node.sessions)),
+        ("stratalog_fetch_session_partitions", "", node.sessions.partitions),
         ("stratalog_fetch_sessions_evicted_total", "", node.sessions.evictions),
         ("stratalog_partitions", "", len(node.partitions)),
         ("stratalog_leaders", "", sum(partition.is_leader for partition in list(node.partitions.values()))),
