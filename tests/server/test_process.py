@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import socket
 import struct
 import threading
@@ -28,8 +29,9 @@ from stratalog.protocol.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from stratalog.records.batch import BatchBuilder
+from stratalog.server.loop import Limits
 from stratalog.server.metrics_http import MetricsServer
-from stratalog.server.process import Broker
+from stratalog.server.process import Broker, _limits
 
 
 def start(directory: Path, **settings: str) -> Broker:
@@ -415,6 +417,22 @@ def test_what_is_set_for_sockets_and_sessions_counts(tmp_path: Path) -> None:
     finally:
         broker.stop()
         plain.stop()
+
+
+def test_connections_leave_files_to_the_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As many connections as the system has descriptors would take the next segment's away, and with it the
+    directory.  A quarter stays with the logs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    broker = start(tmp_path, max_connections=str(Limits().connections - 1))
+    try:
+        share = resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 3 // 4
+        assert broker.loop.limits.connections == min(share, Limits().connections - 1)
+        assert ("raise its limit" in caplog.text) == (share < Limits().connections - 1)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+        assert _limits(broker.config, Limits()).connections == 300
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        broker.stop()
 
 
 def test_limits_of_connections_change_at_once(broker: Broker) -> None:

@@ -53,6 +53,9 @@ each.  One request can name a hundred thousand that do not exist, and there may 
 # --- sockets (reference/security.md 7.2) --------------------------------------------------------------------------
 CONNECTIONS_MAX: Final = 20_000
 """Connections of one broker.  Ten thousand idle ones fit in 500 MiB; twice that is past any real client estate."""
+CONNECTIONS_OF_FILES: Final = 0.75
+"""And no more than this share of the files that the system lets the process open: what connections have taken, the
+next segment of a log cannot have."""
 CONNECTIONS_PER_IP_MAX: Final = 15_000
 """Connections from one address: a gateway in front of many clients passes, one runaway host does not take all."""
 CONNECTION_RATE_MAX: Final = 2_000

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from stratalog.base.config import ConfigError
+from stratalog.base.limits import CONNECTIONS_OF_FILES
 from stratalog.base.ports import Clock, Disk, Rng
 from stratalog.coordinator.group.config import GroupConfig
 from stratalog.coordinator.group.coordinator import GroupCoordinator
@@ -193,6 +194,14 @@ class Broker:
         _refuse_what_is_not_there(config)
         _raise_file_limit()
         self.loop = Loop(clock=clock, limits_=_limits(config, Limits()))
+        if self.loop.limits.connections < (config["max.connections"] or 0) < Limits().connections:
+            log.warning(
+                "max.connections is %d, and no more than %d are taken: the system allows %d open files, and logs need "
+                "some of them; raise its limit (ulimit -n)",
+                config["max.connections"],
+                self.loop.limits.connections,
+                resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            )
         stack.callback(self.loop.close_all)
         endpoints: list[Endpoint] = []
         for wanted in config.listeners:
@@ -385,9 +394,10 @@ def _advertised(config: BrokerConfig, listener: ListenerConfig, port: int) -> En
 def _limits(config: BrokerConfig, limits: Limits) -> Limits:
     """The socket limits as configured, at the start and after each change; Kafka's "no limit" means ours."""
     ours = Limits()
+    # Clients must not use up the files that the logs need: a segment that cannot be opened takes its directory offline.
+    share = max(int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * CONNECTIONS_OF_FILES), 1)
     connections = config["max.connections"]
-    if connections is not None:
-        limits.connections = min(connections, ours.connections)
+    limits.connections = min(ours.connections if connections is None else connections, ours.connections, share)
     per_ip = config["max.connections.per.ip"]
     if per_ip is not None:
         limits.connections_per_ip = min(per_ip, ours.connections_per_ip)
