@@ -14,6 +14,7 @@ from stratalog.protocol.disk.metadata import ConfigRecord
 from stratalog.raft import snapshot, state
 from stratalog.raft.quorum import Quorum, bootstrap_values, format_metadata
 from stratalog.raft.snapshot import SnapshotId, Voter
+from stratalog.records.batch import batches
 from stratalog.server.disk import RealDisk
 from stratalog.storage.config import LogConfig
 
@@ -219,6 +220,47 @@ def test_a_torn_tail_is_cut(tmp_path):
     assert [values for _, _, values in recovered] == [[value("kept")]]
     assert quorum.epoch == 2
     quorum.close()
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+def three_sessions(tmp_path):
+    """A log of three epochs, two records each; gives its file and the positions of its batches."""
+    for number in range(3):
+        quorum, _ = start(tmp_path)
+        for text in "ab":
+            quorum.append([value(f"{number}{text}")], 11)
+        quorum.close()
+    file = tmp_path / "__cluster_metadata-0" / f"{0:020}.log"
+    return file, [header.position for header in batches(file.read_bytes())]
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["after a crash", "after a stop"])
+@pytest.mark.parametrize("batch", [0, 1, 3, 5])
+def test_rot_in_what_was_flushed_stops_the_start_and_changes_nothing(tmp_path, batch, clean):
+    """D17: to cut the log there would take the topics away that came later."""
+    file, positions = three_sessions(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[positions[batch] + 70] ^= 1
+    file.write_bytes(data)
+    for _ in range(2):
+        with pytest.raises(Malformed, match=r"the metadata log is damaged .*bring the file back"):
+            list(open_quorum(tmp_path, had_clean_shutdown=clean).recovered())
+        assert file.read_bytes() == data
+    assert not list(file.parent.glob("*.damaged"))
+
+
+def test_a_tail_that_was_written_in_another_order_is_cut_and_kept_aside(tmp_path, caplog):
+    """Two batches of the last epoch, the first torn and the second whole: a power cut may do that to what was on its
+    way, so the start goes on, and says what it has put aside."""
+    file, positions = three_sessions(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[positions[-2] + 70] ^= 1
+    file.write_bytes(data)
+    quorum, recovered = start(tmp_path)
+    assert len(recovered) == 4
+    quorum.close()
+    assert (file.parent / (file.name + ".damaged")).read_bytes() == data[positions[-2] :]
+    assert "kept-aside" in caplog.text
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------

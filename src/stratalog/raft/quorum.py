@@ -11,7 +11,9 @@ time, and what is appended meanwhile shares the next one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,10 +24,14 @@ from stratalog.protocol.disk import control as schema
 from stratalog.raft import snapshot, state
 from stratalog.raft.snapshot import SnapshotId, Voter
 from stratalog.records import control
-from stratalog.records.batch import BatchBuilder, batches, records_of
+from stratalog.records.batch import BatchBuilder, batches, check, records_of
+from stratalog.storage import layout
 from stratalog.storage.config import LogConfig
 from stratalog.storage.log import Log
+from stratalog.storage.scan import resync, scan, why_invalid
 from stratalog.storage.values import FlushPlan, Isolation, Origin
+
+logger = logging.getLogger("stratalog.raft")
 
 TOPIC: Final = "__cluster_metadata"
 DIRECTORY: Final = "__cluster_metadata-0"
@@ -140,6 +146,8 @@ class Quorum:
             if previous.voted_id not in (-1, node_id) and previous.leader_id != node_id:
                 raise Malformed(f"{path}/{state.QUORUM_STATE}: this node voted for node {previous.voted_id}")
         snapshots = snapshot.find(disk, path)
+        if not had_clean_shutdown:
+            _refuse_rot(disk, path)
         log = Log.open(
             disk,
             path,
@@ -150,6 +158,8 @@ class Quorum:
             topic_id=METADATA_TOPIC_ID,
             had_clean_shutdown=had_clean_shutdown,
         )
+        for finding in log.report.findings:
+            logger.warning("%s: %s: %s", finding.path, finding.kind, finding.text)
         if snapshots and log.log_end_offset < snapshots[-1].end_offset:
             log.truncate_fully_and_start_at(snapshots[-1].end_offset, now)
         return cls(
@@ -202,6 +212,10 @@ class Quorum:
             for header in batches(data):
                 if header.next_offset <= position:
                     continue
+                try:
+                    check(data, header)
+                except Malformed as error:
+                    raise _damaged(self._log.directory, f"offset {header.base_offset}: {error}") from error
                 self.last_timestamp = Millis(header.max_timestamp)
                 self.bytes_since_snapshot += header.size
                 position = header.next_offset
@@ -385,6 +399,37 @@ class Quorum:
         if self._fsync and clean:
             self._log.flush()
         self._log.close(clean=clean)
+
+
+def _refuse_rot(disk: Disk, path: str) -> None:
+    """Recovery ends a log before its first damaged batch.  That is right for what a crash tore, and here it would take
+    the topics away when the damage came later: a sound batch of a later epoch behind it says so, because each start
+    flushes the log before it serves."""
+    names = [name for name in disk.listdir(path) if (file := layout.parse(name)) and not file.state]
+    place = ""
+    last, epoch = -1, -1
+    for name in sorted(name for name in names if name.endswith(layout.LOG)):
+        with closing(disk.open(f"{path}/{name}", write=False)) as file:
+            position, end = 0, file.size()
+            while position < end:
+                for at, size, _, until, of_epoch, *_ in scan(file, position, end, verify=True, after_offset=last):
+                    if place and of_epoch > epoch:
+                        raise _damaged(path, place)
+                    position, last = at + size, until
+                    if not place:
+                        epoch = of_epoch
+                if position < end:
+                    place = place or f"{name}, byte {position}: {why_invalid(file, position, end, last)}"
+                    position = resync(file, position, end, last)
+                    if position < 0:
+                        break
+
+
+def _damaged(path: str, what: str) -> Malformed:
+    return Malformed(
+        f"{path}: the metadata log is damaged where it was flushed ({what}); going on would lose topics, so nothing "
+        "was changed: bring the file back from a copy"
+    )
 
 
 def _nothing(_: int) -> None:
