@@ -315,6 +315,8 @@ def test_a_fetch_of_a_hundred_thousand_partitions(broker, version, known):
 BOMB_BYTES = 300 * MIB
 BOMB_GROWS = 640 * MIB
 """Twice `BATCH_DECOMPRESSED_BYTES_MAX`, since zlib joins its blocks at the end; and what a process holds beside."""
+CLEANER_MAP = 128 * MIB
+"""`log.cleaner.dedupe.buffer.size`, which the cleaner has beside what it unpacks."""
 REFUSED = (2, 10, 87)
 """CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD."""
 
@@ -406,7 +408,7 @@ def test_bombs_that_are_on_disk_already_are_not_unpacked_without_bound(tmp_path,
                 for body, version in ((asked, 5), (fetch, 2)):
                     with contextlib.suppress(ConnectionLost), Connection("127.0.0.1", broker.port) as connection:
                         connection.call(body, version=version, timeout_s=60)
-        with under_watch(broker, grows=BOMB_GROWS, waits_s=8.0), Client(broker.bootstrap) as client:
+        with under_watch(broker, grows=BOMB_GROWS + CLEANER_MAP, waits_s=8.0), Client(broker.bootstrap) as client:
             for codec in bombs:
                 compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
                 admin.alter_configs(client, "topic", f"bomb-{codec}", set_=compacted)

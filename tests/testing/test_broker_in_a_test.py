@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import threading
@@ -11,8 +12,29 @@ import pytest
 
 import stratalog.testing
 from stratalog.base.errors import ErrorCode
-from stratalog.client import Client, ClientError, Producer
+from stratalog.client import Client, ClientError, Connection, Producer
 from stratalog.client.failures import Refused
+from stratalog.protocol.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from stratalog.protocol.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
+from stratalog.protocol.k10_find_coordinator import FindCoordinatorRequest
+from stratalog.protocol.k15_describe_groups import DescribeGroupsRequest
+from stratalog.protocol.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from stratalog.protocol.k23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from stratalog.protocol.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from stratalog.protocol.k42_delete_groups import DeleteGroupsRequest
+from stratalog.protocol.k61_describe_producers import DescribeProducersRequest, TopicRequest
 
 
 def test_what_is_produced_is_read_back() -> None:
@@ -43,6 +65,58 @@ def test_refused_requests_fail_as_often_as_asked_and_nothing_is_doubled() -> Non
         with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
             b.produce("t", [b"never"])
         assert [r.value for r in b.records("t")] == [b"once"]
+
+
+REFUSABLE = {
+    "OffsetCommit": OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t", partitions=[OffsetCommitRequestPartition(committed_offset=1, committed_metadata="")]
+            )
+        ],
+    ),
+    "OffsetFetch": OffsetFetchRequest(
+        group_id="g",
+        topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])],
+        groups=[OffsetFetchRequestGroup(group_id="g", topics=None)],
+    ),
+    "FindCoordinator": FindCoordinatorRequest(key="g", coordinator_keys=["g"]),
+    "DescribeGroups": DescribeGroupsRequest(groups=["g"]),
+    "DeleteRecords": DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(offset=-1)])]
+    ),
+    "OffsetForLeaderEpoch": OffsetForLeaderEpochRequest(
+        topics=[OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition()])]
+    ),
+    "DeleteGroups": DeleteGroupsRequest(groups_names=["g"]),
+    "DescribeProducers": DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])]),
+    "AlterReplicaLogDirs": AlterReplicaLogDirsRequest(
+        dirs=[AlterReplicaLogDir(path="/x", topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])]
+    ),
+}
+
+
+@pytest.mark.parametrize("api", REFUSABLE)
+def test_a_refusal_has_its_error_where_the_api_has_it(stratalog_broker: stratalog.testing.TestBroker, api: str) -> None:
+    """In each version, whatever part of the answer that is; nothing is closed, and nothing was done."""
+    b = stratalog_broker
+    b.create_topic("t")
+    b.produce("t", [b"kept"])
+    key = REFUSABLE[api].api_key
+    low, high = next((low, high) for k, low, high in b.running.node.served() if k == key)
+    with Connection("127.0.0.1", b.port) as connection:
+        for version in range(low, high + 1):
+            b.refuse(api, error="GROUP_AUTHORIZATION_FAILED")
+            body = copy.copy(REFUSABLE[api])
+            if api in ("OffsetFetch", "FindCoordinator"):
+                old = {"OffsetFetch": ("group_id", "topics"), "FindCoordinator": ("key",)}[api]
+                new = {"OffsetFetch": ("groups",), "FindCoordinator": ("coordinator_keys",)}[api]
+                for name in old if version >= {"OffsetFetch": 8, "FindCoordinator": 4}[api] else new:
+                    setattr(body, name, type(getattr(body, name))())
+            answer = connection.call(body, version=version)
+            assert f"error_code={int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}" in repr(answer), (version, answer)
+    assert [r.value for r in b.records("t")] == [b"kept"]
 
 
 def test_an_unknown_api_or_error_to_refuse_is_named() -> None:

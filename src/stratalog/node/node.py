@@ -270,7 +270,9 @@ class Node:
             del self.refusals[request.key]
             return None
         code = errors.pop(0)
-        response = handlers.refusal(self, request, code)
+        from stratalog.node import refusals
+
+        response = refusals.answer(request, code) or handlers.refusal(self, request, code)
         if response is None:
             raise Malformed(f"refused by the test: {code.name}")
         self.complete(request, response)
