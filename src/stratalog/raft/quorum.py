@@ -405,7 +405,7 @@ def _refuse_rot(disk: Disk, path: str) -> None:
     """Recovery ends a log before its first damaged batch.  That is right for what a crash tore, and here it would take
     the topics away when the damage came later: a sound batch of a later epoch behind it says so, because each start
     flushes the log before it serves."""
-    names = [name for name in disk.listdir(path) if (file := layout.parse(name)) and not file.state]
+    names = [name for name in disk.listdir(path) if (parsed := layout.parse(name)) and not parsed.state]
     place = ""
     last, epoch = -1, -1
     for name in sorted(name for name in names if name.endswith(layout.LOG)):
