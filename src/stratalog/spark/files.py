@@ -28,7 +28,7 @@ from stratalog.spark.options import ReadOptions, Selection, TopicPartition
 from stratalog.spark.origin import Slice, Span, lost, matching
 from stratalog.storage import layout
 from stratalog.storage.checkpoints import read_offsets, read_topic_id
-from stratalog.storage.producers import read_snapshot
+from stratalog.storage.producers import ProducerEntry, read_snapshot
 from stratalog.storage.scan import CONTROL, TRANSACTIONAL, scan
 
 _ENTRY: Final = struct.Struct(">ii")
@@ -97,30 +97,44 @@ class Files:
                 start = reader.log_start_offset
                 stable, end = tail.ends(self._disk, reader)
             except (FileNotFoundError, LogChanged):
-                if not os.path.isdir(self._directories[partition]):
-                    raise NotThere(f"{self._directories[partition]} was deleted while it was read") from None
+                self._still_there(partition)
                 continue
             stop = stable if self._options.committed else end
             if self._options.end_at_checkpoint:
                 stop = min(stop, self._high_watermark(partition, end))
             return Span(start, max(start, stop))
-        raise NotThere(f"{self._directories[partition]}: its files change faster than they can be listed")
+        raise self._restless(partition)
+
+    def _still_there(self, partition: TopicPartition) -> None:
+        if not os.path.isdir(self._directories[partition]):
+            raise NotThere(f"{self._directories[partition]} was deleted while it was read") from None
+
+    def _restless(self, partition: TopicPartition) -> NotThere:
+        return NotThere(f"{self._directories[partition]}: its files change faster than they can be listed")
 
     def _high_watermark(self, partition: TopicPartition, end: int) -> int:
         path = os.path.join(os.path.dirname(os.path.abspath(self._directories[partition])), layout.HIGH_WATERMARKS)
         return {tuple(p): offset for p, offset in read_offsets(self._disk, path).items()}.get(partition, end)
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        found = {}
-        for p, time in times.items():
-            reader = open_log(self._directories[p])
-            found[p] = -1
-            for batch in reader.scan(
-                columns=("offset",), isolation="uncommitted", start_time=time, batch_bytes=1 << 16
-            ):
-                found[p] = batch.column(0)[0].as_py()
-                break
-        return found
+        return {p: self._at_time(p, time) for p, time in times.items()}
+
+    def _at_time(self, partition: TopicPartition, time: int) -> int:
+        on_damage = reporter(self._options, Slice(*partition, 0, 0, self._directories[partition]))
+        for _ in range(_ROUNDS_MAX):
+            try:
+                for batch in open_log(self._directories[partition]).scan(
+                    columns=("offset",),
+                    isolation="uncommitted",
+                    start_time=time,
+                    batch_bytes=1 << 16,
+                    on_damage=on_damage,
+                ):
+                    return int(batch.column(0)[0].as_py())
+                return -1
+            except (FileNotFoundError, LogChanged):
+                self._still_there(partition)
+        raise self._restless(partition)
 
     # --- what one task reads ---------------------------------------------------------------------------------------
     def slices(self, partition: TopicPartition, span: Span, *, by_bytes: bool) -> list[Slice]:
@@ -202,6 +216,13 @@ def _entries_at(disk: RealDisk, log: str, base: int, goals: Sequence[int]) -> It
             yield goal, (base + entries[found][0] + 1, positions[found])
 
 
+def _snapshot(disk: RealDisk, directory: str, base: int) -> list[ProducerEntry] | None:
+    try:
+        return read_snapshot(disk, layout.path_of(directory, base, layout.SNAPSHOT))
+    except (FileNotFoundError, Malformed):
+        return None
+
+
 class _Tail:
     """Where a log ends and where it is stable, followed from call to call: a stream asks again and again."""
 
@@ -232,16 +253,31 @@ class _Tail:
         return min([end, *self._open.values()]), end
 
     def _begin(self, disk: RealDisk, directory: str, base: int) -> None:
-        """The transactions that are open where the last segment begins stand in its snapshot of the producers."""
+        """The transactions that are open where the last segment begins stand in its snapshot of the producers.
+
+        A broker writes that one after it has made the segment, and one may be damaged: then the newest snapshot before
+        it counts, and the segments since are gone through.  Where there is none at all (a first roll that is just
+        happening, or segments that no broker has written) only the segment before is looked at.
+        """
+        self._base = -1
+        closed = sorted((one for one in _segments(directory).items() if one[0] < base), reverse=True)
+        behind, entries = next(
+            (
+                (place, found)
+                for place, start in enumerate((base, *(first for first, _ in closed)))
+                if (found := _snapshot(disk, directory, start)) is not None
+            ),
+            (min(len(closed), 1), []),
+        )
+        self._open = {e.producer_id: e.txn_first_offset for e in entries if e.txn_first_offset >= 0}
+        for first, path in reversed(closed[:behind]):
+            self._position, self._end = 0, first
+            file = disk.open(path, write=False)
+            try:
+                self._follow(path, file)
+            finally:
+                file.close()
         self._base, self._position, self._end = base, 0, base
-        self._open = {}
-        try:
-            entries = read_snapshot(disk, layout.path_of(directory, base, layout.SNAPSHOT))
-        except (FileNotFoundError, Malformed):
-            entries = []  # Kafka rebuilds one that is missing or damaged; for a first segment there is none
-        for entry in entries:
-            if entry.txn_first_offset >= 0:
-                self._open[entry.producer_id] = entry.txn_first_offset
 
     def _follow(self, path: str, file: Any) -> None:
         size = file.size()

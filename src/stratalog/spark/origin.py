@@ -123,7 +123,7 @@ def resolve_start(
     if bound.kind == "offsets":
         return _named(bound, partitions, spans)
     times = _times(bound, partitions)
-    found = origin.at_time(times)
+    found = _at_times(origin, times, spans)
     for p, offset in found.items():
         if offset < 0:
             if not options.latest_if_no_match:
@@ -146,8 +146,16 @@ def resolve_end(
         return {p: spans[p].stop for p in partitions}
     if bound.kind == "offsets":
         return _named(bound, partitions, spans)
-    found = origin.at_time(_times(bound, partitions))
+    found = _at_times(origin, _times(bound, partitions), spans)
     return {p: offset if offset >= 0 else spans[p].stop for p, offset in found.items()}
+
+
+def _at_times(
+    origin: Origin, times: Mapping[TopicPartition, int], spans: Mapping[TopicPartition, Span]
+) -> dict[TopicPartition, int]:
+    """The offsets of times, -1 where there is none below the end of what may be read: a record behind the last stable
+    offset is no answer to a committed reader, as it is none for Kafka's."""
+    return {p: offset if offset < spans[p].stop else -1 for p, offset in origin.at_time(times).items()}
 
 
 def _named(
@@ -188,8 +196,10 @@ def within(
     wanted = {}
     for p in sorted(ends):
         start, stop = starts[p], ends[p]
+        if start >= stop:
+            continue  # nothing is wanted, so nothing is missing, wherever the log begins and ends
         has = spans[p]
-        if start < has.start < stop or (start < stop <= has.start):
+        if start < has.start:
             lost(options, f"{p[0]}-{p[1]}: offsets {start} to {min(stop, has.start) - 1} are not there any more")
             start = has.start
         if stop > has.stop:
