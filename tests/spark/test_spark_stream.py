@@ -152,7 +152,8 @@ def stream_reader(broker, clock, **options):
 
 
 def test_a_batch_waits_for_enough_records_but_not_for_ever():
-    """minOffsetsPerTrigger and maxTriggerDelay; all that waits where Spark asks for all; no waiting at availableNow."""
+    """minOffsetsPerTrigger and maxTriggerDelay.  All that waits comes where Spark asks for all; nothing waits at
+    availableNow, nor, as with Kafka's source, before the first batch of a query's life."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
     clock = Clock()
@@ -161,7 +162,11 @@ def test_a_batch_waits_for_enough_records_but_not_for_ever():
         begin = reader.initialOffset()
         limit = reader.getDefaultReadLimit()
         assert limit == ReadMinRows(100)
-        broker.produce("in", [b"x"] * 40)
+        assert reader.latestOffset(begin, limit) == begin
+        broker.produce("in", [b"x"])
+        assert reader.latestOffset(begin, limit) == {"in": {"0": 1}}
+        begin = {"in": {"0": 1}}
+        broker.produce("in", [b"x"] * 39)
         assert reader.latestOffset(begin, limit) == begin
         assert reader.latestOffset(begin, ReadAllAvailable()) == {"in": {"0": 40}}
         clock.now = 61

@@ -93,42 +93,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is None:
             return to_json(self._latest)
         begin = from_json(start)
-        ends = self._latest if self._target is None else _capped(self._target, begin)
+        self._check(begin, self._latest)
+        ends = self._latest if self._target is None else _capped(self._target, begin, self._latest)
         whole = self._with_new(begin, ends)
-        self._check(begin, whole, ends)
         available = {p: max(ends[p] - whole[p], 0) for p in ends}
         total = sum(available.values())
-        now = self._clock()
-        if self._last_trigger is None:
-            self._last_trigger = now
         if total == 0:
-            # A partition that is new and empty is noted with the next records.
-            return start
+            # A partition that is new and empty is noted with the next records.  One that is gone, or shorter than it
+            # was (`failOnDataLoss=false`, else the check has raised), is noted at once: it is said once, and what
+            # comes there next is read.
+            return to_json(ends) if any(ends.get(p, -1) < offset for p, offset in begin.items()) else start
         if isinstance(limit, ReadAllAvailable):
             return to_json(ends)
         minimum = self._options.min_offsets_per_trigger
         waits = minimum is not None and self._target is None and total < minimum
-        if waits and now - self._last_trigger < self._options.max_trigger_delay_s:
+        now = self._clock()
+        # As with Kafka's source, the first batch of a query's life waits for nothing.
+        if waits and self._last_trigger is not None and now - self._last_trigger < self._options.max_trigger_delay_s:
             return start
         self._last_trigger = now
         most = self._options.max_offsets_per_trigger
         if most is None or total <= most:
-            return to_json({p: max(ends[p], whole[p]) for p in ends})
+            return to_json(ends)
         shares = shared_out(available, most)
-        return to_json({p: whole[p] + shares[p] for p in ends})
+        return to_json({p: whole[p] + shares[p] if available[p] else ends[p] for p in ends})
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Shown in the query's progress: `lag` makes the distance of it."""
         return to_json(self._latest) if self._latest else None
 
-    def _check(self, begin: Offsets, whole: Offsets, ends: Offsets) -> None:
+    def _check(self, begin: Offsets, ends: Offsets) -> None:
         """Whether all is there that the query stood at."""
-        for p in sorted(set(begin) - set(ends)):
-            origin.lost(self._options, f"{p[0]}-{p[1]} does not exist any more; the query stood at offset {begin[p]}")
-        for p, end in ends.items():
-            if end < whole[p]:
+        for p, offset in sorted(begin.items()):
+            if p not in ends:
+                origin.lost(self._options, f"{p[0]}-{p[1]} does not exist any more; the query stood at offset {offset}")
+            elif ends[p] < offset:
                 origin.lost(
-                    self._options, f"{p[0]}-{p[1]} ends at offset {end}, the query stands at {whole[p]} already"
+                    self._options, f"{p[0]}-{p[1]} ends at offset {ends[p]}, the query stands at {offset} already"
                 )
 
     def _ends(self) -> Offsets:
@@ -149,7 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = from_json(end)
         begin = self._with_new(from_json(start), ends)
         if not ADMISSION:
-            self._check(from_json(start), begin, ends)
+            self._check(from_json(start), ends)
         wanted = {p: origin.Span(begin[p], ends[p]) for p in sorted(ends) if begin[p] < ends[p]}
         if self._options.path and self._options.bootstrap:
             self._source.spans(sorted(wanted))  # what the files have by now
@@ -177,9 +178,10 @@ def _refuse_limits(options: ReadOptions) -> None:
             raise OptionError.of(name, value, "PySpark 4.1 has no admission control for Python sources; 4.2 and later")
 
 
-def _capped(target: Offsets, begin: Offsets) -> Offsets:
-    """The target of an `availableNow` query: nothing behind it, and nothing lost that was read before it was set."""
-    return {p: max(end, begin.get(p, end)) for p, end in target.items()}
+def _capped(target: Offsets, begin: Offsets, latest: Offsets) -> Offsets:
+    """The target of an `availableNow` query: nothing behind it, nothing in front of where the query stands, and nothing
+    that is not there any more."""
+    return {p: min(max(end, begin.get(p, end)), latest[p]) for p, end in target.items() if p in latest}
 
 
 def shared_out(available: Mapping[TopicPartition, int], most: int) -> dict[TopicPartition, int]:
