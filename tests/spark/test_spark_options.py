@@ -46,7 +46,13 @@ def test_a_timestamp_goes_over_timestamps_and_these_over_offsets():
 @pytest.mark.parametrize(
     ("options", "streaming", "says"),
     [
-        ({"startngOffsets": "1"}, False, "is startingOffsets meant"),
+        ({"startngOffsets": "1"}, False, "startngoffsets='1': is startingOffsets meant"),
+        ({"kafka.bootstrap.servers": "nonsense"}, False, "kafka.bootstrap.servers='nonsense': HOST:PORT"),
+        ({"kafka.bootstrap.servers": "a:1,b:99999"}, False, "'b:99999' is not"),
+        ({"kafka.bootstrap.servers": ","}, False, "HOST:PORT"),
+        ({"path": "s3a://bucket/data"}, False, "path='s3a://bucket/data': a directory on this machine"),
+        ({"path": "file://other/data"}, False, "file:///DIRECTORY"),
+        ({"paths": "/a"}, False, "paths='/a': a JSON list"),
         ({"startingOffsets": "latest"}, False, "startingOffsets='latest'"),
         ({"startingOffsets": '{"orders": {"0": -1}}'}, False, "-1 (latest)"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, False, "earliest, latest or JSON"),
@@ -94,6 +100,26 @@ def test_a_path_or_a_broker_is_wanted():
         read_options({"subscribe": "a"}, streaming=False)
 
 
+def test_a_path_may_be_relative_or_a_uri_or_several(monkeypatch, tmp_path):
+    """Tasks get absolute places; `load` of a list of paths comes as `paths`."""
+    monkeypatch.chdir(tmp_path)
+    assert reading(path="a dir, ./b").path == (str(tmp_path / "a dir"), str(tmp_path / "b"))
+    assert reading(path="file:///a%20dir").path == ("/a dir",)
+    assert reading(path="file:/a").path == ("/a",)
+    assert reading(paths='["/x,y", "file:/z"]').path == ("/x,y", "/z")
+    assert write_options({"path": "file:/out", "topic": "t"}).path == "/out"
+
+
+def test_brokers_are_named_as_kafka_names_them():
+    for value in ("h:1", "a:1, b:2", "[::1]:9092", "a:1,"):
+        assert reading(**{"kafka.bootstrap.servers": value}).bootstrap == value
+
+
+def test_durations_are_those_of_spark():
+    for text, seconds in (("500ms", 0.5), ("30s", 30), ("15M", 900), ("2 min", 120), ("1H", 3600), ("750", 0.75)):
+        assert reading(streaming=True, maxTriggerDelay=text).max_trigger_delay_s == seconds
+
+
 def test_columns_keep_the_order_that_was_asked_for():
     assert columns_of({}) == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     assert columns_of({"includeHeaders": "true"})[-1] == "headers"
@@ -106,6 +132,12 @@ def test_columns_keep_the_order_that_was_asked_for():
         ({"compression": "brotli"}, "one of none, gzip"),
         ({"kafka.partitioner.class": "org.example.P"}, "column partition"),
         ({"kafka.acks": "1"}, "all replicas"),
+        (
+            {"compression": "gzip", "compressionLevel": "22"},
+            "compressionLevel='22': a whole number of at least 1 and at most 9",
+        ),
+        ({"kafka.compression.type": "lz4", "compressionLevel": "0"}, "at least 1 and at most 17"),
+        ({"compressionLevel": "3"}, "it goes with gzip, lz4, zstd; compression is none"),
         ({"path": "/data"}, "both are given"),
         ({"guarantee": "maybe"}, "exactly-once, at-least-once"),
         ({"kafka.key.serializer": "x"}, "cannot be set"),
@@ -119,7 +151,8 @@ def test_a_wrong_option_of_the_sink_is_named_too(options, says):
 
 def test_the_codec_comes_from_either_name():
     assert write_options({**SINK, "kafka.compression.type": "lz4"}).compression == "lz4"
-    assert write_options({**SINK, "kafka.compression.type": "lz4", "compression": "zstd"}).compression == "zstd"
+    chosen = write_options({**SINK, "kafka.compression.type": "lz4", "compression": "zstd", "compressionLevel": "19"})
+    assert (chosen.compression, chosen.level) == ("zstd", 19)
 
 
 def test_the_line_behind_a_stack_is_found():
@@ -132,3 +165,18 @@ def test_the_line_behind_a_stack_is_found():
     assert reason(RuntimeError("plain\nmore")) == "plain"
     text = "[X] thrown\nTraceback (most recent call last):\n  File 'x'\nTypeError: not so\n\n\tat java.lang.Foo: bar"
     assert reason(RuntimeError(text)) == "TypeError: not so"
+
+
+@pytest.mark.parametrize("name", ["key", "value", "headers"])
+def test_a_column_that_may_be_null_cannot_be_not_null(name):
+    from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
+
+    from stratalog.spark.schema import checked
+
+    kind = BinaryType()
+    if name == "headers":
+        kind = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+    offset = StructField("offset", LongType(), nullable=False)
+    with pytest.raises(OptionError, match=f"the column {name} is null in some records"):
+        checked(StructType([offset, StructField(name, kind, nullable=False)]))
+    assert checked(StructType([offset, StructField(name, kind)])) == ("offset", name)

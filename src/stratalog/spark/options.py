@@ -15,7 +15,10 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
+from urllib.parse import unquote, urlsplit
 
+from stratalog.records.compression import LEVELS
+from stratalog.records.compression import NAMES as CODECS
 from stratalog.spark.errors import OptionError
 
 TopicPartition = tuple[str, int]
@@ -25,6 +28,7 @@ LATEST: Final = -1
 
 _READ: Final = (
     "path",
+    "paths",
     "assign",
     "subscribe",
     "subscribePattern",
@@ -88,7 +92,8 @@ COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "
 """In the order of Spark's Kafka source."""
 FINDINGS: Final = os.path.join(tempfile.gettempdir(), f"stratalog-findings-{os.getuid()}")
 """Where `badBatches=report` notes damage when the option `findings` does not say."""
-CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+PARTITIONS_MAX: Final = 100_000
+"""Directories that a bulk write makes for a topic, those of empty partitions included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +174,7 @@ class _Options:
                 continue
             near = difflib.get_close_matches(name, _KNOWN, 1)
             hint = f"is {_KNOWN[near[0]]} meant?" if near else "the options are " + ", ".join((*_READ, *_WRITE))
-            raise OptionError(f"there is no option {name!r}: {hint}")
+            raise OptionError(f"there is no option {name}={self._raw[name]!r}: {hint}")
         for name, instead in _FORBIDDEN.items():
             if name in self._raw:
                 raise OptionError.of(name, self._raw[name], f"cannot be set: {instead}")
@@ -223,7 +228,7 @@ class _Options:
         value = self.text(name)
         if value is None:
             return default
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|min|h|d)?", value)
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|min|h|d)?", value.lower())
         if not found:
             raise OptionError.of(name, value, "a duration such as 500ms, 30s, 15m, 1h")
         units = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, None: 1e-3}
@@ -259,8 +264,8 @@ def columns_of(raw: Mapping[str, str]) -> tuple[str, ...]:
 def read_options(raw: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Parse and check everything that reading needs."""
     options = _Options(raw)
-    path = tuple(part.strip() for part in (options.text("path") or "").split(",") if part.strip())
-    bootstrap = options.text("kafka.bootstrap.servers") or ""
+    path = _places(options)
+    bootstrap = _servers(options)
     if not path and not bootstrap:
         raise OptionError("option path or kafka.bootstrap.servers is missing: a data directory, a broker, or both")
     if streaming:
@@ -309,8 +314,8 @@ def read_options(raw: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 def write_options(raw: Mapping[str, str]) -> WriteOptions:
     """Parse and check everything that writing needs."""
     options = _Options(raw)
-    path = options.text("path") or ""
-    bootstrap = options.text("kafka.bootstrap.servers") or ""
+    path = _local("path", options.text("path") or "") if options.text("path") else ""
+    bootstrap = _servers(options)
     if bool(path) == bool(bootstrap):
         raise OptionError(
             "a write goes either to kafka.bootstrap.servers (a broker) or to path (new partition directories): "
@@ -325,24 +330,75 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
         value = options.text(name)
         if value is not None and value.lower() not in wanted:
             raise OptionError.of(name, value, f"the sink always waits for all replicas: {' or '.join(wanted)}")
-    codec = options.choice("kafka.compression.type", "none", CODECS)
+    codec = options.choice("compression", options.choice("kafka.compression.type", "none", CODECS), CODECS)
     return WriteOptions(
         path=path,
         bootstrap=bootstrap,
         topic=options.text("topic") or None,
-        compression=options.choice("compression", codec, CODECS),
-        level=options.number("compressionLevel", low=-131_072, high=22),
+        compression=codec,
+        level=_level(options, codec),
         batch_bytes=options.size("batchBytes", 256 << 10, low=1024, high=1 << 20),
         exactly_once=options.choice("guarantee", "exactly-once", ("exactly-once", "at-least-once")) == "exactly-once",
         write_id=options.text("writeId") or None,
         write_version=options.number("writeVersion", low=0) or 0,
         keep_timestamps=options.choice("timestamps", "now", ("now", "column")) == "column",
-        partitions=options.number("partitions", high=100_000),
+        partitions=options.number("partitions", high=PARTITIONS_MAX),
         segment_bytes=options.size("segmentBytes", 1 << 30, low=1 << 20, high=2**31 - 1),
         topic_id=options.text("topicId") or None,
         timeout_s=(options.number("kafka.request.timeout.ms") or 30_000) / 1000,
         client_id=options.text("kafka.client.id") or "stratalog-spark",
     )
+
+
+def _level(options: _Options, codec: str) -> int | None:
+    name = "compressionLevel"
+    if name not in options:
+        return None
+    levels = {CODECS[number]: bounds for number, bounds in LEVELS.items()}
+    if codec not in levels:
+        raise OptionError.of(name, options.text(name), f"it goes with {', '.join(levels)}; compression is {codec}")
+    low, high = levels[codec]
+    return options.number(name, low=low, high=high)
+
+
+def _servers(options: _Options) -> str:
+    """The brokers to begin with, '' for none; the client takes it as it is."""
+    name = "kafka.bootstrap.servers"
+    value = options.text(name) or ""
+    for server in (part.strip() for part in value.split(",")) if value else ():
+        found = re.fullmatch(r"(?:\[[^\[\]\s]+\]|[^\s:/\[\]]+):(\d{1,5})", server)
+        if server and not (found and 0 < int(found[1]) < 65_536):
+            raise OptionError.of(name, value, f"HOST:PORT, or several with commas; {server!r} is not")
+    if value and not value.strip(", "):
+        raise OptionError.of(name, value, "HOST:PORT, or several with commas")
+    return value
+
+
+def _places(options: _Options) -> tuple[str, ...]:
+    """The directories: `path` with commas, or Spark's own `paths` where `load` was given a list."""
+    listed = options.text("paths")
+    if listed is not None:
+        allowed = 'a JSON list of directories, such as ["/data/a", "/data/b"]'
+        try:
+            given = json.loads(listed)
+        except ValueError:
+            given = None
+        if not isinstance(given, list) or not given or not all(isinstance(part, str) and part for part in given):
+            raise OptionError.of("paths", listed, allowed)
+        return tuple(_local("paths", part) for part in given)
+    return tuple(_local("path", part.strip()) for part in (options.text("path") or "").split(",") if part.strip())
+
+
+def _local(option: str, place: str) -> str:
+    """A place on a mounted file system, as an absolute path: tasks may have another working directory."""
+    if place.lower().startswith("file:"):
+        parts = urlsplit(place)
+        if parts.netloc not in ("", "localhost") or not parts.path:
+            raise OptionError.of(option, place, "a directory, or file:///DIRECTORY")
+        place = unquote(parts.path)
+    elif re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", place):
+        raise OptionError.of(option, place, "a directory on this machine or on a mounted file system")
+    return os.path.abspath(place)
 
 
 def _findings(options: _Options) -> str:

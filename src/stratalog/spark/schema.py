@@ -24,6 +24,7 @@ TYPES: Final = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
+_NULLABLE: Final = frozenset({"key", "value", "headers"})
 
 
 def table_schema(columns: Iterable[str]) -> str:
@@ -40,6 +41,8 @@ def checked(schema: Any) -> tuple[str, ...]:
         kind = column.dataType.simpleString()
         if kind != TYPES[column.name]:
             raise OptionError(f"schema: the column {column.name} is {TYPES[column.name]}, not {kind}")
+        if not column.nullable and column.name in _NULLABLE:
+            raise OptionError(f"schema: the column {column.name} is null in some records, so it cannot be NOT NULL")
         names.append(column.name)
     return tuple(names)
 
