@@ -289,3 +289,20 @@ def test_a_topic_that_is_missing_is_one_line():
         with pytest.raises(Refused) as raised:
             attempt(broker, Identity("q", 0, 0), [b"a"])
         assert "out" in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_a_stream_without_a_query_is_written_at_least_once():
+    """`guarantee=at-least-once` needs neither the query's id nor the batch's number."""
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from stratalog.spark.sink import StreamWriter
+
+    schema = StructType([StructField("value", BinaryType())])
+    batches = [pa.RecordBatch.from_arrays([pa.array([b"a", b"b"])], names=["value"])]
+    with stratalog.testing.broker({"out": 1}) as broker:
+        raw = {"kafka.bootstrap.servers": broker.bootstrap, "topic": "out"}
+        with pytest.raises(SinkError, match="guarantee=at-least-once"):
+            StreamWriter(write_options(raw), schema).write(iter(batches))
+        lax = write_options({**raw, "guarantee": "at-least-once"})
+        assert StreamWriter(lax, schema).write(iter(batches)).records == 2
+        assert [r.value for r in broker.records("out")] == [b"a", b"b"]

@@ -86,14 +86,22 @@ class Client:
     """A client of one cluster.  Use it as a context manager, or call `close`."""
 
     def __init__(
-        self, bootstrap: str | Iterable[str], *, client_id: str = "stratalog", timeout_s: float = 30.0
+        self,
+        bootstrap: str | Iterable[str],
+        *,
+        client_id: str = "stratalog",
+        timeout_s: float = 30.0,
+        patience_s: float = 0.0,
     ) -> None:
+        """`patience_s`: how long requests that change nothing wait for a broker that cannot be reached, such as one
+        that is being restarted; 0 says at once that it is not there."""
         servers = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
         self._bootstrap = [_host_port(server) for server in servers if server.strip()]
         if not self._bootstrap:
             raise ClientError("no bootstrap server was given (HOST:PORT[,HOST:PORT...])")
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self.patience_s = patience_s
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[int, Connection] = {}
         self._seed: Connection | None = None
@@ -411,20 +419,23 @@ class Client:
 
     def _retrying(self, once: Callable[[], T], recover: Callable[[], None]) -> T:
         """Requests that change nothing are simply sent again."""
-        for attempt in range(_ATTEMPTS):
-            last = attempt == _ATTEMPTS - 1
+        deadline = time.monotonic() + self.patience_s
+        attempt = 0
+        while True:
             try:
                 return once()
             except Refused as error:
-                if last or not (error.retriable or error.code in _STALE):
+                if attempt >= _ATTEMPTS - 1 or not (error.retriable or error.code in _STALE):
                     raise
-                recover()
             except ConnectionLost:
-                if last or attempt > 3:
+                if attempt > 3 and time.monotonic() >= deadline:
                     raise
-                recover()
+            except Unreachable:
+                if time.monotonic() >= deadline:
+                    raise
+            recover()
             _pause(attempt)
-        raise AssertionError("the last attempt returns or raises")
+            attempt += 1
 
 
 def _fetched(topic: str, p: PartitionData) -> FetchedPartition:
@@ -448,7 +459,7 @@ def _host_port(server: str) -> tuple[str, int]:
 
 def _pause(attempt: int) -> None:
     """Longer with each attempt, and not the same for everybody."""
-    time.sleep(min(0.02 * 2**attempt, 0.8) * (0.75 + random.random() / 2))
+    time.sleep(min(0.02 * 2 ** min(attempt, 6), 0.8) * (0.75 + random.random() / 2))
 
 
 def api_name(key: int) -> str:

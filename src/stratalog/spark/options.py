@@ -140,6 +140,8 @@ class ReadOptions:
     """Where damaged batches are noted; empty when one fails the query."""
     fetch_bytes: int
     timeout_s: float
+    patience_s: float
+    """How long a broker that cannot be reached any more is waited for."""
     client_id: str
 
 
@@ -161,6 +163,7 @@ class WriteOptions:
     segment_bytes: int
     topic_id: str | None
     timeout_s: float
+    patience_s: float
     client_id: str
 
 
@@ -307,6 +310,7 @@ def read_options(raw: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         findings=_findings(options),
         fetch_bytes=options.size("kafka.max.partition.fetch.bytes", 8 << 20, low=1024, high=64 << 20),
         timeout_s=(options.number("kafka.request.timeout.ms") or 30_000) / 1000,
+        patience_s=_patience_s(options),
         client_id=options.text("kafka.client.id") or "stratalog-spark",
     )
 
@@ -346,6 +350,7 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
         segment_bytes=options.size("segmentBytes", 1 << 30, low=1 << 20, high=2**31 - 1),
         topic_id=options.text("topicId") or None,
         timeout_s=(options.number("kafka.request.timeout.ms") or 30_000) / 1000,
+        patience_s=_patience_s(options),
         client_id=options.text("kafka.client.id") or "stratalog-spark",
     )
 
@@ -359,6 +364,11 @@ def _level(options: _Options, codec: str) -> int | None:
         raise OptionError.of(name, options.text(name), f"it goes with {', '.join(levels)}; compression is {codec}")
     low, high = levels[codec]
     return options.number(name, low=low, high=high)
+
+
+def _patience_s(options: _Options) -> float:
+    value = options.number("kafka.default.api.timeout.ms", low=0)
+    return 60.0 if value is None else value / 1000
 
 
 def _servers(options: _Options) -> str:

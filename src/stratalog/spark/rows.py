@@ -117,6 +117,28 @@ def _stamps(column: Any, count: int, now_ms: Callable[[], int] | None) -> Any:
     return micros // 1000
 
 
+def pour(rows: Rows, chosen: Any, pending: Any, full: Callable[[], None]) -> None:
+    """Put rows of one partition into its batch (`encode.Pending`); `full` takes a batch away when the next row has no
+    room in it.  Rows with headers go one by one, others through the kernel."""
+    if rows.headers is None:
+        at = 0
+        while at < len(chosen):
+            at = pending.fill(chosen, at, rows.keys, rows.values, rows.stamps)
+            if at < len(chosen):
+                full()
+        return
+    for row in chosen.tolist():
+        record = (
+            plain(rows.key_array, row),
+            plain(rows.value_array, row),
+            int(rows.stamps[row]),
+            headers_at(rows.headers, row),
+        )
+        if not pending.add(*record):
+            full()
+            pending.add(*record)
+
+
 def headers_at(headers: Any, row: int) -> list[tuple[str, bytes | None]]:
     """The headers of one row."""
     found = headers[row].as_py() if headers is not None else None

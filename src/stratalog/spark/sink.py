@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -40,7 +41,7 @@ from stratalog.client.producer import CODECS
 from stratalog.protocol.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from stratalog.records.batch import records_of
 from stratalog.spark.options import WriteOptions
-from stratalog.spark.rows import Rows, SinkError, check_columns, headers_at, plain, rows_of
+from stratalog.spark.rows import Rows, SinkError, check_columns, headers_at, plain, pour, rows_of
 
 EPOCHS: Final = 32_768
 _ATTEMPTS: Final = 20
@@ -112,11 +113,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
         if self._options.write_id is not None:
             query = self._options.write_id
+        if not self._options.exactly_once:
+            query, batch = query or "", batch or "0"  # its producer id is the broker's
         if query is None or batch is None:
             raise SinkError(
                 "Spark did not say which streaming query and batch this is; guarantee=at-least-once does without"
             )
-        return write_task(iterator, self._options, query, int(batch))
+        return write_task(iterator, self._options, query, int(batch), patient=True)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """All is written: each task waited for its acknowledgements."""
@@ -125,13 +128,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """What was written stays; the repeated batch goes on behind it."""
 
 
-def write_task(iterator: Iterator[Any], options: WriteOptions, write: str, version: int) -> Written:
+def write_task(
+    iterator: Iterator[Any], options: WriteOptions, write: str, version: int, *, patient: bool = False
+) -> Written:
     """Write a task's rows; returns when all of them are acknowledged."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     task = context.partitionId() if context is not None else 0
-    with TaskWriter(options, Identity(write, version, task)) as writer:
+    with TaskWriter(options, Identity(write, version, task), patient=patient) as writer:
         for batch in iterator:
             for rows in rows_of(batch, options):
                 writer.add(rows)
@@ -152,10 +157,13 @@ class _Target:
 class TaskWriter:
     """The producer of one task."""
 
-    def __init__(self, options: WriteOptions, identity: Identity, *, client: Client | None = None) -> None:
+    def __init__(self, options: WriteOptions, identity: Identity, *, patient: bool = False) -> None:
+        """`patient`: the broker was there before, so it is waited for; else only from the first answer on."""
         self._options = options
         self._codec = CODECS[options.compression]
-        self._client = client or Client(options.bootstrap, client_id=options.client_id, timeout_s=options.timeout_s)
+        self._client = Client(options.bootstrap, client_id=options.client_id, timeout_s=options.timeout_s)
+        if patient:
+            self._client.patience_s = options.patience_s
         self._identity = (identity.producer_id, identity.epoch)
         self._version = identity.version
         if not options.exactly_once:
@@ -195,29 +203,7 @@ class TaskWriter:
                 f"the column partition has {highest}, the topic {rows.topic} has {target.partitions}, numbered from 0"
             )
         for partition, chosen in grouped(places, numbers):
-            if rows.headers is None:
-                self._add_plain(rows, partition, chosen)
-            else:
-                self._add_with_headers(rows, partition, chosen)
-
-    def _add_plain(self, rows: Rows, partition: int, chosen: Any) -> None:
-        at = 0
-        while at < len(chosen):
-            at = self._buffer(rows.topic, partition).fill(chosen, at, rows.keys, rows.values, rows.stamps)
-            if at < len(chosen):
-                self._ship(rows.topic, partition)
-
-    def _add_with_headers(self, rows: Rows, partition: int, chosen: Any) -> None:
-        for row in chosen.tolist():
-            record = (
-                plain(rows.key_array, row),
-                plain(rows.value_array, row),
-                int(rows.stamps[row]),
-                headers_at(rows.headers, row),
-            )
-            if not self._buffer(rows.topic, partition).add(*record):
-                self._ship(rows.topic, partition)
-                self._buffer(rows.topic, partition).add(*record)
+            pour(rows, chosen, self._buffer(rows.topic, partition), partial(self._ship, rows.topic, partition))
 
     def _buffer(self, topic: str, partition: int) -> Any:
         from stratalog.spark.encode import Pending
@@ -283,6 +269,7 @@ class TaskWriter:
                 raise SinkError(f"one task writes to more than {_TOPICS_MAX} topics")
             self._wait()  # the client belongs to one thread at a time
             partitions = partitions_of_topic(self._client, topic)
+            self._client.patience_s = self._options.patience_s
             target = self._targets[topic] = _Target(partitions, {}, Counter())
             if self._options.exactly_once:
                 self._recall(topic, target)
@@ -351,6 +338,14 @@ def producer_states(
     client: Client, topic: str, partitions: Iterable[int], producer_id: int
 ) -> dict[int, tuple[int, int]]:
     """(epoch, last sequence) of a producer in each partition that knows it."""
+    return client._retrying(
+        lambda: _producer_states(client, topic, partitions, producer_id), lambda: client._refresh(topic)
+    )
+
+
+def _producer_states(
+    client: Client, topic: str, partitions: Iterable[int], producer_id: int
+) -> dict[int, tuple[int, int]]:
     found: dict[int, tuple[int, int]] = {}
     leaders: dict[int, list[int]] = {}
     info = client.topic(topic)

@@ -61,6 +61,7 @@ class Wire:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._client = _client(options)
+        """A broker that is not there when a query is planned is said at once; one that goes later is waited for."""
 
     def partitions(self, selection: Selection) -> list[TopicPartition]:
         if selection.kind == "subscribePattern":
@@ -74,6 +75,7 @@ class Wire:
                 except Refused as error:
                     if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                         raise
+        self._client.patience_s = self._options.patience_s
         return matching(selection, existing, "at " + self._options.bootstrap)
 
     def spans(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Span]:
@@ -135,6 +137,7 @@ def read_wire(
     times = (_MIN_INT64 if early is None else early, _MAX_INT64 if late is None else late)
     table = BatchTable(16_384)
     with _client(options) as client, ThreadPoolExecutor(1, "stratalog-fetch") as fetcher:
+        client.patience_s = options.patience_s
         position = piece.start
         empty = 0
         coming = fetcher.submit(_fetch, client, piece, position, options)

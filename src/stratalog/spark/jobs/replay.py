@@ -137,7 +137,7 @@ class _Replay:
         first = pieces[0]
         # The identity is the partition's, not the task's number: the next run may find nothing in another partition.
         identity = Identity(f"{self._write_id}/{first.topic}-{first.partition}", 0, 0)
-        with TaskWriter(self._writing, identity) as writer:
+        with TaskWriter(self._writing, identity, patient=True) as writer:
             for piece in pieces:
                 for batch in read_piece(piece, self._ranges.options, _COLUMNS):
                     columns = {name: batch.column(name) for name in ("key", "value", "timestamp", "headers")}
