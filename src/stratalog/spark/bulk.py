@@ -19,6 +19,7 @@ import struct
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -28,8 +29,8 @@ from stratalog.base.types import Uuid
 from stratalog.client.producer import CODECS
 from stratalog.server.disk import RealDisk
 from stratalog.spark.errors import OptionError
-from stratalog.spark.options import WriteOptions
-from stratalog.spark.rows import Rows, SinkError, check_columns, headers_at, plain, rows_of
+from stratalog.spark.options import PARTITIONS_MAX, WriteOptions
+from stratalog.spark.rows import Rows, SinkError, check_columns, pour, rows_of
 from stratalog.storage import layout
 from stratalog.storage.checkpoints import write_epochs, write_topic_id
 
@@ -148,29 +149,16 @@ class _TaskWriter:
 
         routed = partitions_of(rows.keys, rows.values, self._partitions)
         places = np.where(rows.partitions >= 0, rows.partitions, routed)
-        if self._options.partitions is not None and len(rows.rows) and int(places[rows.rows].max()) >= self._partitions:
+        highest = int(places[rows.rows].max()) if len(rows.rows) else 0
+        if self._options.partitions is not None and highest >= self._partitions:
+            raise SinkError(f"the column partition has {highest}, the option partitions is {self._partitions}")
+        if highest >= PARTITIONS_MAX:
             raise SinkError(
-                f"the column partition has {int(places[rows.rows].max())}, the option partitions is {self._partitions}"
+                f"the column partition has {highest}, a bulk write makes at most {PARTITIONS_MAX} partitions"
             )
         for partition, chosen in grouped(places, rows.rows):
             place = rows.topic, partition
-            if rows.headers is None:
-                at = 0
-                while at < len(chosen):
-                    at = self._buffer(place).fill(chosen, at, rows.keys, rows.values, rows.stamps)
-                    if at < len(chosen):
-                        self._flush(place)
-                continue
-            for row in chosen.tolist():
-                record = (
-                    plain(rows.key_array, row),
-                    plain(rows.value_array, row),
-                    int(rows.stamps[row]),
-                    headers_at(rows.headers, row),
-                )
-                if not self._buffer(place).add(*record):
-                    self._flush(place)
-                    self._buffer(place).add(*record)
+            pour(rows, chosen, self._buffer(place), partial(self._flush, place))
 
     def _buffer(self, place: tuple[str, int]) -> Any:
         from stratalog.spark.encode import Pending
