@@ -406,6 +406,42 @@ def test_avro_values_as_polars_writes_them(spark, tmp_path, broker):
         assert found == {(row.partition, row.offset): rows[n] for n, row in enumerate(sent.rows)}
 
 
+def test_numbers_that_do_not_fit_their_column_are_named_or_become_null():
+    """An Avro int is written as a long is: one of 40 bits is read, and does not fit."""
+    import pyarrow as pa
+
+    from stratalog.spark.jobs.values import value_schema
+
+    fields = (
+        '[{"name": "n", "type": "int"}, {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}]'
+    )
+    schema = value_schema("avro", f'{{"type": "record", "name": "r", "fields": {fields}}}')
+
+    def zigzag(number):
+        number = number << 1 ^ number >> 63
+        out = bytearray()
+        while number >= 0x80:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        return bytes(out) + bytes([number])
+
+    values = [zigzag(n) + zigzag(at) for n, at in ((1, 5), (1 << 40, 5), (2, 1 << 62), (3, 6))]
+    found, bad = schema.decoder()(pa.array([*values, None, b"\x80"], pa.binary()))
+    assert [row for row, _ in bad] == [1, 2, 5]
+    assert [None if row is None else row["n"] for row in found.to_pylist()] == [1, None, None, 3, None, None]
+
+
+def test_a_descriptor_set_that_is_none_is_one_line(tmp_path):
+    from stratalog.spark.errors import OptionError
+    from stratalog.spark.jobs.values import value_schema
+
+    pytest.importorskip("google.protobuf")
+    (tmp_path / "set").write_bytes(b"\xff nonsense")
+    with pytest.raises(OptionError, match="is no whole descriptor set from protoc") as raised:
+        value_schema("protobuf", f"{tmp_path}/set:a.B")
+    assert "\n" not in str(raised.value)
+
+
 def test_protobuf_values_as_googles_library_writes_them(spark, tmp_path, broker):
     """Scalars, text, an enum, a repeated field, a map, a message, a field that may be missing."""
     pytest.importorskip("google.protobuf")

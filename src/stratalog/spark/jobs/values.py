@@ -169,7 +169,17 @@ class _Each:
             except (_Unfit, struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
                 bad.append((row, str(error) or "cut off"))
                 found.append(None)
-        return pa.array(found, self._kind), bad
+        try:
+            return pa.array(found, self._kind), bad
+        except (pa.ArrowException, ValueError, OverflowError, TypeError):
+            # Read, and too large for its column, such as an Avro int of 40 bits.  Which one: once more, one by one.
+            for row, value in enumerate(found):
+                try:
+                    pa.array([value], self._kind)
+                except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
+                    bad.append((row, str(error)))
+                    found[row] = None
+            return pa.array(found, self._kind), sorted(bad)
 
 
 def _framed(read: Callable[[bytes, int], tuple[Any, int]], skip: int) -> Callable[[bytes], Any]:
@@ -377,11 +387,17 @@ def _message_class(text: str) -> Any:
         factory = importlib.import_module("google.protobuf.message_factory")
     except ImportError:
         raise OptionError.of("values", "protobuf", "needs the package protobuf: pip install protobuf") from None
-    with open(path, "rb") as file:
-        files = descriptors.FileDescriptorSet.FromString(file.read())
+    decode_error = importlib.import_module("google.protobuf.message").DecodeError
     pool = pools.DescriptorPool()
-    for one in files.file:
-        pool.Add(one)
+    try:
+        with open(path, "rb") as file:
+            files = descriptors.FileDescriptorSet.FromString(file.read())
+        for one in files.file:
+            pool.Add(one)
+    except (decode_error, TypeError) as error:
+        raise OptionError.of(
+            "value_schema", text, f"{path} is no whole descriptor set from protoc --include_imports -o ({error})"
+        ) from None
     try:
         return factory.GetMessageClass(pool.FindMessageTypeByName(name))
     except KeyError:
