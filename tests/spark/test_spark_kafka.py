@@ -224,6 +224,23 @@ def test_an_uncommitted_read_has_aborted_and_open_transactions_too(spark, peer):
         assert table(ours(spark, peer, way, subscribe="txn")).equals(committed)
 
 
+def test_a_time_in_an_open_transaction_means_what_it_means_to_kafka(spark, peer):
+    """A committed reader ends at the last stable offset, and finds no record to begin at."""
+    everything = theirs(spark, peer, isolation="read_uncommitted", subscribe="txn")
+    opened = everything.where("value = cast('open' as binary)").selectExpr("unix_millis(timestamp)").first()[0]
+    for options in (
+        {"endingTimestamp": str(opened)},
+        {"endingTimestamp": str(opened + 1)},
+        {"startingTimestamp": str(opened + 1), "startingOffsetsByTimestampStrategy": "latest"},
+    ):
+        wanted = table(theirs(spark, peer, subscribe="txn", **options))
+        for ways in (("path",), ("wire",), ("path", "wire")):
+            assert_same(table(ours(spark, peer, *ways, subscribe="txn", **options)), wanted, (options, ways))
+    for ways in (("path",), ("wire",)):
+        with pytest.raises(Exception, match="no record from then on"):
+            ours(spark, peer, *ways, subscribe="txn", startingTimestamp=str(opened + 1)).count()
+
+
 def test_the_live_directory_of_a_running_broker_reads_the_same(spark, peer):
     """No copy is needed."""
     rows = table(theirs(spark, peer, subscribe="mixed,compacted", includeHeaders="true"))
