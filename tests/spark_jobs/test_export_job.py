@@ -406,6 +406,21 @@ def test_avro_values_as_polars_writes_them(spark, tmp_path, broker):
         assert found == {(row.partition, row.offset): rows[n] for n, row in enumerate(sent.rows)}
 
 
+def test_a_partition_that_had_nothing_yet_is_not_known_to_delta(tmp_path):
+    """Its log may begin anywhere when it has something: retention has not taken anything from the table."""
+    import pyarrow as pa
+
+    from stratalog.spark.jobs.tables import DeltaLake
+
+    pytest.importorskip("deltalake")
+    table = DeltaLake(str(tmp_path), pa.schema([pa.field("offset", pa.int64())]), None)
+    table.commit([], {("t", 2): 5, ("other", 0): 7})
+    assert table.offsets("t") == {("t", 2): 5}
+    table.commit([], {("t", 0): 3})
+    assert table.offsets("t") == {("t", 0): 3, ("t", 2): 5}
+    assert table.offsets("other") == {("other", 0): 7}
+
+
 def test_numbers_that_do_not_fit_their_column_are_named_or_become_null():
     """An Avro int is written as a long is: one of 40 bits is read, and does not fit."""
     import pyarrow as pa

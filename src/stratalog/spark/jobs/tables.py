@@ -302,12 +302,9 @@ class DeltaLake:
     def offsets(self, topic: str) -> dict[TopicPartition, int]:
         self._table.update_incremental()
         found: dict[TopicPartition, int] = {}
-        partition = missing = 0
-        while missing < 1:
-            version = self._table.transaction_version(_application(topic, partition))
-            if version is None:
-                missing += 1
-            else:
+        partition = 0
+        while (version := self._table.transaction_version(_application(topic, partition))) is not None:
+            if version:  # 0 only says that there are partitions behind this one (`commit`)
                 found[topic, partition] = version
             partition += 1
         return found
