@@ -189,6 +189,31 @@ CASES = {
             {"mixed": {"0": BASE_TIME + 1_200_000, "1": BASE_TIME + 99_000_000, "2": 5}}
         ),
     },
+    "a pattern, offsets for each, tasks by both rules": {
+        "subscribePattern": "mi.e[a-d]",
+        "startingOffsets": '{"mixed": {"0": -2, "1": 77, "2": -2}}',
+        "minPartitions": "9",
+        "maxRecordsPerPartition": "700",
+        "includeHeaders": "true",
+    },
+    "assigned, from a time for all to a time for each": {
+        "assign": '{"mixed": [0, 1]}',
+        "startingTimestamp": str(BASE_TIME + 1_000_100),
+        "startingOffsets": '{"mixed": {"0": 1, "1": 1}}',
+        "endingOffsetsByTimestamp": json.dumps({"mixed": {"0": BASE_TIME + 3_000_000, "1": BASE_TIME + 4_100_001}}),
+        "endingOffsets": "latest",
+    },
+    "the broker's times": {
+        "subscribe": "stamped",
+        "startingTimestamp": "6",
+        "endingTimestamp": "9000000000000",
+    },
+    "what is gone, passed over": {
+        "subscribe": "cut",
+        "startingOffsets": '{"cut": {"0": 3, "1": 17}}',
+        "endingOffsets": '{"cut": {"0": 3000, "1": -1}}',
+        "failOnDataLoss": "false",
+    },
     "more tasks": {"subscribe": "mixed,cut", "minPartitions": "7"},
     "small tasks": {"subscribe": "compacted,mixed", "maxRecordsPerPartition": "1500"},
 }
