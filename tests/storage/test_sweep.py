@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from storage_kit import NOW, Kit, contents, make_batch
 
+from stratalog.base import limits
 from stratalog.records import control, kernels, legacy
 from stratalog.records.batch import Record
-from stratalog.storage import layout, sweep
+from stratalog.storage import layout, replay, sweep
 from stratalog.storage.config import LogConfig
 from stratalog.storage.log import Log
 
@@ -126,6 +127,23 @@ def test_the_compiled_pass_equals_the_plain_one(tmp_path, monkeypatch, seed, sta
     assert compiled[0] == plain[0]
     assert compiled[1] == plain[1]
     assert compiled[2] == plain[2]
+
+
+def test_a_recovery_remembers_no_more_producers_than_a_partition_may(tmp_path, monkeypatch):
+    """`security.md` 7.2: a log in which each batch has a producer of its own must not fill the memory at a start."""
+    monkeypatch.setattr(limits, "PRODUCERS_MAX", 50)
+    raws = [make_batch([b"v" * 300], pid=i, epoch=0, sequence=0, base=i, leader=0) for i in range(300)]
+    directory = written(tmp_path, raws)
+    counts = []
+    real = replay.Replay.block
+
+    def block(self, rows, *rest):
+        real(self, rows, *rest)
+        counts.append(len(self.log.producers.entries))
+
+    monkeypatch.setattr(replay.Replay, "block", block)
+    recovered(directory, tmp_path, compiled=True, monkeypatch=monkeypatch)
+    assert len(counts) > 2 and 0 < max(counts) <= 50
 
 
 def test_batches_larger_than_a_block_are_checked_as_well(tmp_path, monkeypatch):

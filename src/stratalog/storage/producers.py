@@ -411,11 +411,11 @@ class ProducerState:
             self._forget_idlest()
 
     def _forget_idlest(self) -> None:
-        """Too many: an eighth of them goes, as if it had expired, those first that wrote longest ago; none with an open
-        transaction.  Whoever writes again is a producer that nobody remembers."""
+        """Too many: an eighth of them goes (more when that is not enough), as if it had expired, those first that wrote
+        longest ago; none with an open transaction.  Whoever writes again is a producer that nobody remembers."""
         idle = [entry for entry in self.entries.values() if entry.txn_first_offset < 0]
         idle.sort(key=lambda entry: entry.last_timestamp)
-        for entry in idle[: len(self.entries) // 8]:
+        for entry in idle[: max(len(self.entries) // 8, len(self.entries) - limits.PRODUCERS_MAX)]:
             del self.entries[entry.producer_id]
 
     # --- transactions ----------------------------------------------------------------------------------------------

@@ -154,6 +154,7 @@ class Replay:
             groups.setdefault(producer_id, []).append(index)
         for producer_id, indexes in groups.items():
             self._last_of(producer_id, rows[indexes])
+        producers.keep()  # no more of them than a partition may have, also while a log of new ones is read
 
     def _last_of(self, producer_id: int, rows: Any) -> None:
         entries = self.log.producers.entries
