@@ -1,7 +1,9 @@
 """A disk that fails: what was there stays, what failed is not visible, nothing follows a failed write."""
 
+import dataclasses
 import errno
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from storage_kit import CONFIG, NOW, Kit, contents, make_batch
 from stratalog.base.failures import ApiError, Malformed
 from stratalog.base.types import Uuid
 from stratalog.server.disk import RealDisk, RealFile
+from stratalog.sim.crash import Crashes
+from stratalog.sim.disk import SimDisk
 from stratalog.storage import checkpoints
 
 
@@ -101,6 +105,155 @@ def test_a_full_disk_refuses_writes_serves_reads_and_goes_on(kit):
         assert not kit.append(log, b"%d" % i, pid=1, epoch=0, sequence=i).duplicate
     assert kit.append(log, b"5", pid=1, epoch=0, sequence=5).first_offset == 5
     assert contents(log) == contents(kit.open()) == [(i, b"%d" % i) for i in range(10)]
+
+
+def on_a_simulated_disk(**options):
+    """A log of ten batches that a batch of 2,000 bytes makes roll, and smaller ones do not."""
+    kit = Kit("/data/t-0")
+    kit.disk = SimDisk(clock=lambda: NOW)
+    kit.disk.mkdir("/data")
+    kit.disk.fsync_dir("/")
+    log = kit.open(dataclasses.replace(CONFIG, segment_bytes=3000, **options))
+    for i in range(10):
+        kit.append(log, b"x" * 100 + b"%d" % i, pid=1, epoch=0, sequence=i)
+    return kit, log
+
+
+def after_a_crash(kit, variant):
+    walker = Crashes(kit.disk)
+    walker.advance(len(kit.disk.journal))
+    image = walker.image(variant, random.Random(1))
+    return None if image is None else kit.open(disk=image.disk(lambda: NOW))
+
+
+def test_a_roll_that_the_full_disk_stops_anywhere_costs_nothing():
+    """D20: the batch is refused; smaller ones still go into the old segment, and a new one that was begun does not
+    hide them, not even when the crash brings it back."""
+    tried = 0
+    while True:
+        kit, log = on_a_simulated_disk()
+        with kit.disk.fault("write", "open", number=errno.ENOSPC, skip=tried, times=1, partial=0.5) as fault:
+            try:
+                log.append_as_leader(make_batch([b"y" * 2000], pid=1, epoch=0, sequence=10), 0, NOW)
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+            else:
+                assert not fault.hits
+                break
+        tried += 1
+        for i in range(10, 16):
+            kit.append(log, b"z%d" % i, pid=1, epoch=0, sequence=i)
+        log.check_invariants()
+        before = contents(log)
+        assert [offset for offset, _ in before] == list(range(16))
+        log.flush()
+        for variant in ("none", "all"):
+            again = after_a_crash(kit, variant)
+            assert contents(again) == before
+            assert kit.append(again, b"15", pid=1, epoch=0, sequence=15).duplicate
+        kit.append(log, b"y" * 2000, pid=1, epoch=0, sequence=16)
+        assert len(log.segments) == 2
+    assert tried > 3
+
+
+def test_an_empty_segment_inside_another_one_is_taken_away(kit):
+    """What a failed roll leaves when a power failure undoes the removal of its file."""
+    log = kit.open()
+    for i in range(10):
+        kit.append(log, b"%d" % i)
+    before = contents(log)
+    log.close()
+    Path(kit.directory, f"{4:020d}.log").touch()
+    for clean in (False, True):
+        again = kit.open(had_clean_shutdown=clean)
+        assert contents(again) == before and len(again.segments) == 1
+        again.close()
+    Path(kit.directory, f"{10:020d}.log").touch()
+    assert kit.open().active_segment.base_offset == 10
+
+
+def test_no_flush_moves_the_recovery_point_past_a_name_that_another_one_syncs():
+    """ST-4: one flush is on its way in the pool when the next one overtakes it."""
+    kit, log = on_a_simulated_disk()
+    log.flush()
+    log.roll(NOW)
+    kit.append(log, b"behind the roll")
+    overtaken = log.flush_plan()
+    kit.append(log, b"the last")
+    log.flush()
+    assert log.recovery_point == 12
+    assert contents(after_a_crash(kit, "none")) == contents(log)
+    overtaken.run()
+    log.complete_flush(overtaken)
+    assert log.recovery_point == 12
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_nothing_is_appended_to_half_a_truncation(whole):
+    """D20: whatever operation the full disk refuses; a truncation of everything may be tried again."""
+    tried = refused = 0
+    while True:
+        kit, log = on_a_simulated_disk()
+        kit.append(log, b"y" * 2000)
+        with kit.disk.fault("write", "open", "truncate", number=errno.ENOSPC, skip=tried, times=1) as fault:
+            try:
+                if whole:
+                    log.truncate_fully_and_start_at(5, NOW)
+                else:
+                    log.truncate_to(5, NOW)
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+                refused += 1
+            if not fault.hits:
+                break
+        tried += 1
+        if log.fenced is not None:
+            with pytest.raises(OSError, match="no append after a failed one"):
+                kit.append(log, b"n")
+            if not whole:
+                continue
+            log.truncate_fully_and_start_at(5, NOW)
+        kit.append(log, b"after")
+        again = after_a_crash(kit, "all")
+        assert contents(again)[-1] == (5, b"after") and contents(again) == contents(log)
+    assert refused > 1
+
+
+def test_a_configuration_may_change_between_stage_and_commit(kit):
+    log = kit.open()
+    kit.append(log, b"a")
+    log.stage_append(make_batch([b"b"], timestamp=NOW + 1), 0, NOW)
+    log.configure(dataclasses.replace(CONFIG, segment_ms=1000))
+    log.stage_append(make_batch([b"c"], timestamp=NOW + 2), 0, NOW)
+    log.commit_staged(NOW)
+    log.check_invariants()
+    assert contents(log) == [(0, b"a"), (1, b"b"), (2, b"c")] and len(log.segments) == 1
+    kit.append(log, b"d", timestamp=NOW + 1002)
+    assert len(log.segments) == 2
+
+
+DAMAGES = {
+    "cut": lambda data: data[:-10],
+    "noise": lambda data: data + b"\xff" * 90,
+    "zeros": lambda data: data + bytes(99),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_clean_stop_is_not_believed_against_the_bytes(kit, damage):
+    """What is appended behind half a batch, or behind bytes that are none, could never be read."""
+    log = kit.open()
+    for i in range(10):
+        kit.append(log, b"%d" % i, pid=1, epoch=0, sequence=i)
+    log.close()
+    path = Path(kit.directory, f"{0:020d}.log")
+    path.write_bytes(damage(path.read_bytes()))
+    again = kit.open(had_clean_shutdown=True)
+    assert [finding.kind for finding in again.report.findings] == ["stop-not-clean", "tail-cut"]
+    left = contents(again)
+    assert [offset for offset, _ in left] == list(range(len(left))) and len(left) >= 9
+    kit.append(again, b"new", pid=1, epoch=0, sequence=len(left))
+    assert contents(again) == [*left, (len(left), b"new")]
 
 
 def test_a_failed_sync_is_never_trusted(kit):

@@ -87,7 +87,6 @@ class Log:
         "_buffers",
         "_codec",
         "_cut_files",
-        "_dir_dirty",
         "_first_unstable",
         "_flush_messages",
         "_generation",
@@ -96,7 +95,9 @@ class Log:
         "_jitter",
         "_log_end",
         "_max_message_bytes",
+        "_names_changed",
         "_names_durable",
+        "_names_synced",
         "_new_epochs",
         "_next_offset",
         "_next_position",
@@ -158,7 +159,10 @@ class Log:
         self.closed = False
         self._jitter = jitter
         self._generation = 0
-        self._dir_dirty = True
+        self._names_changed = 1
+        self._names_synced = 0
+        """How often names in the directory have changed, and up to which change they are synced: several plans may be
+        on their way at once, and none moves the recovery point past a name that another one was to sync."""
         self._names_durable = True
         """Whether segments that were deleted cannot come back with a power failure."""
         self._parent_dirty = True
@@ -231,7 +235,7 @@ class Log:
         if len(self.segment_set):
             for segment in self.segment_set.all:
                 segment.index_interval = config.index_interval_bytes
-            self._restage()
+            self._expect_rolls()
 
     # --- appending -------------------------------------------------------------------------------------------------
     def append_as_leader(
@@ -575,7 +579,7 @@ class Log:
                 recent[first] = (position, size)
                 position += size
             if self._aborted:
-                self._dir_dirty = self._dir_dirty or not segment.txn_index.exists
+                self._names_changed += not segment.txn_index.exists
                 for txn in self._aborted:
                     segment.txn_index.append(txn)
         except OSError as error:
@@ -621,9 +625,16 @@ class Log:
         self._staged_epoch = -1 if latest is None else latest
         offsets, times = active.offset_index.file, active.time_index.file
         self._index_room = min(offsets.max_entries - offsets.entries, times.max_entries - 1 - times.entries)
+        self._expect_rolls()
+
+    def _expect_rolls(self) -> None:
+        """When the active segment's time will be over; what is staged counts."""
         self._roll_timestamp = self._roll_now_ms = MAX_INT64
+        active = self._active
         if active.size:
             self._first_batch(active.load_first_timestamp())
+        elif self._staged:
+            self._first_batch(self._staged[0][2])
 
     def _first_batch(self, timestamp: int) -> None:
         """The active segment's first batch is known: when its time is over."""
@@ -705,19 +716,33 @@ class Log:
             else:
                 self.producers.map_end_offset = base
                 self.take_snapshot()
-                active.become_inactive()
-                self.segment_set.add(self._new_segment(base, now_ms))
+                try:
+                    fresh = self._new_segment(base, now_ms)
+                    active.become_inactive()
+                except OSError:
+                    self._stay_in(active, base)
+                    raise
+                self.segment_set.add(fresh)
         except OSError as error:
             self.fenced = self.fenced or OSError(error.errno or errno.EIO, error.strerror, error.filename)
+            self._restage()
             raise
         at_end = self._high_watermark.offset == end
         self._log_end = OffsetMetadata(end, base, 0)
         if at_end:
             self._high_watermark = self._log_end
         self._recent.clear()
-        self._dir_dirty = True
+        self._names_changed += 1
         self.flush_due = end
         self._restage()
+
+    def _stay_in(self, active: Segment, base: int) -> None:
+        """A roll has failed.  When the disk has room again, a smaller batch may still fit into the active segment; an
+        empty one that begins in the middle of it would hide what it holds (`recovery` takes it away as well)."""
+        for kind in layout.SEGMENT_SUFFIXES:
+            self.disk.unlink(layout.path_of(self.directory, base, kind), missing_ok=True)
+        self._names_changed += 1
+        active.make_active()
 
     def _new_segment(self, base: int, now_ms: int, state: str = "") -> Segment:
         span = min(self.config.segment_jitter_ms, self.config.segment_ms)
@@ -745,7 +770,7 @@ class Log:
             file.fsync()
         elif keep:
             self._snapshot_files.append(file)
-        self._dir_dirty = True
+        self._names_changed += 1
         self.last_snapshot_offset = offset
 
     # --- durability ------------------------------------------------------------------------------------------------
@@ -760,21 +785,21 @@ class Log:
         for segment in self._unsynced_segments():
             if segment.base_offset < offset:
                 files.extend(segment.sync_files())
-        files.extend(self._snapshot_files)
-        self._snapshot_files = []
+        snapshots = tuple(self._snapshot_files)
+        files.extend(snapshots)
         disk, directory = self.disk, self.directory
-        sync_directory, self._dir_dirty = self._dir_dirty, False
-        sync_parent, self._parent_dirty = self._parent_dirty, False
+        names, parent_dirty = self._names_changed, self._parent_dirty
+        sync_directory = names != self._names_synced
 
         def run() -> None:
             for file in files:
                 file.fsync()
             if sync_directory:
                 disk.fsync_dir(directory)
-            if sync_parent:
+            if parent_dirty:
                 disk.fsync_dir(os.path.dirname(directory) or ".")
 
-        return FlushPlan(offset, run, self._generation)
+        return FlushPlan(offset, run, self._generation, names, directory, snapshots)
 
     def _unsynced_segments(self) -> tuple[Segment, ...]:
         """Those with something behind the recovery point, and the one that ends there: it may have been closed since,
@@ -783,6 +808,10 @@ class Log:
 
     def complete_flush(self, plan: FlushPlan) -> None:
         """The plan has run without an error: the recovery point follows, unless the log was truncated meanwhile."""
+        self._names_synced = max(self._names_synced, plan.names)
+        if plan.directory == self.directory:
+            self._parent_dirty = False
+        self._snapshot_files = [file for file in self._snapshot_files if file not in plan.snapshots]
         if plan.generation != self._generation or plan.offset <= self.recovery_point:
             return
         assert plan.offset <= self._log_end.offset
@@ -790,7 +819,7 @@ class Log:
             if segment is not self._active and segment.base_offset < plan.offset:
                 segment.offset_index.file.let_go()
                 segment.time_index.file.let_go()
-        self._names_durable = self._names_durable or not self._dir_dirty
+        self._names_durable = self._names_durable or self._names_synced == self._names_changed
         self.recovery_point = plan.offset
 
     def flush(self, up_to: int | None = None) -> None:
@@ -1032,12 +1061,10 @@ class Log:
                 for index in (segment.offset_index.file, segment.time_index.file):
                     if (file := index.sync_file()) is not None:
                         file.fsync()
-            if self._dir_dirty or not self._names_durable:
+            if self._names_synced != self._names_changed or not self._names_durable:
                 self.disk.fsync_dir(self.directory)
                 self._names_durable = True
-        for file in self._snapshot_files:  # nobody flushes them any more
-            file.close()
-        self._snapshot_files = []
+        self._snapshot_files = []  # not closed: a plan that is still on its way may be syncing them
         for segment in self.segment_set.all:
             segment.drop()
 

@@ -4,7 +4,9 @@ Runs on a pool thread before anybody else sees the log.  The passes, in order:
 
     1  temporary files go: `.deleted`, `.tmp`, `.cleaned` and the `.swap` of an exchange that was not complete
     2  complete exchanges are finished: what a `.swap` covers goes, the `.swap` takes its name
-    3  segments are taken in; an index without its log goes; missing or impossible indexes are rebuilt
+    3  segments are taken in; an index without its log goes; missing or impossible indexes are rebuilt; an empty
+       segment that begins inside the one before it goes; a log that does not end with a whole batch was not stopped
+       cleanly, whatever the marker says
     4  a segment whose offsets outgrow 31 bits is split (`split`)
     5  unless the last stop was clean: every batch from the recovery point on is checked; the log ends before the
        first one that is not whole, later segments go; only index entries behind what was flushed are rebuilt
@@ -60,7 +62,7 @@ def load(
     disk, directory = log.disk, log.directory
     if not disk.is_dir(directory):
         disk.mkdir(directory)
-        log._dir_dirty = True
+        log._names_changed += 1
     found_id = _read_topic_id(log)
     log.check_topic_id(found_id)
     names = _remove_temporary(log)
@@ -72,7 +74,10 @@ def load(
         rows, clean, recovery_point = [], False, 0
     log.epochs = LeaderEpochs(disk, directory, rows)
     segments, broken = _take_in(log, names, 0 if clean else recovery_point, now_ms)
+    segments = _without_failed_rolls(log, segments)
     log.segment_set.replace((), segments)
+    if clean and segments and not _is_whole(log, segments[-1], broken):
+        clean = False
     _split_overflows(log, now_ms)
     checked, follow = _recover(log, broken, recovery_point, clean, now_ms, progress)
     end = _end_offset(log, log_start_offset, clean, now_ms)
@@ -236,6 +241,37 @@ def _doubt(segment: Segment, kinds: set[str], *, is_last: bool) -> str | None:
         except Malformed as error:
             return str(error)
     return None
+
+
+def _without_failed_rolls(log: Log, segments: list[Segment]) -> list[Segment]:
+    """Take away empty segments that begin inside the one before them.  A roll that found the disk full made them, the
+    log went on in the older one, and a power failure has brought their names back; they would hide what follows."""
+    left: list[Segment] = []
+    for segment in segments:
+        before = left[-1] if left else None
+        inside = before is not None and not segment.size and _last_offset(before) >= segment.base_offset
+        if inside and before is not None and _last_offset(before, verify=True) >= segment.base_offset:
+            log.report.add("empty-segment-removed", segment.path, "it begins inside the segment before it")
+            for path in segment.paths:
+                log.disk.unlink(path, missing_ok=True)
+            segment.drop()
+        else:
+            left.append(segment)
+    return left
+
+
+def _is_whole(log: Log, active: Segment, broken: set[int]) -> bool:
+    """Whether the segment that goes on after a clean stop is batches up to its last byte.  What is appended behind
+    anything else could never be read, so then the stop counts as one that was not clean."""
+    if active.base_offset in broken:
+        return True  # it is read anyway
+    end, position = active.end()
+    if position == active.size:
+        return True
+    reason = why_invalid(active.file, position, active.size, end - 1)
+    text = f"{reason}, though the last stop counts as clean: checked as after a crash"
+    log.report.add("stop-not-clean", active.path, text, position)
+    return False
 
 
 # --- passes 4 and 5 -------------------------------------------------------------------------------------------------
@@ -554,7 +590,7 @@ def _end_offset(log: Log, log_start_offset: int, clean: bool, now_ms: int) -> in
 
 def _next_offset(segment: Segment) -> int:
     try:
-        return segment.next_offset()
+        return segment.end()[0]
     except CorruptIndex:
         return _last_offset(segment) + 1
 

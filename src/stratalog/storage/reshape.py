@@ -38,9 +38,20 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     try:
         _truncate(log, offset, now_ms)
     except OSError as error:
-        log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
+        _give_up(log, error)
         raise
     return True
+
+
+class HalfTruncated(OSError):
+    """Why a log is fenced that a full disk has stopped in the middle of a truncation."""
+
+
+def _give_up(log: Log, error: OSError) -> None:
+    """A truncation that is half done is not appended to, not even when it was for want of space: the log's own idea of
+    its files may be wrong.  The next load sees to them, or a truncation of everything that succeeds."""
+    kind = HalfTruncated if error.errno in (errno.ENOSPC, errno.EDQUOT) else OSError
+    log.fail(kind(errno.EIO, f"a truncation has failed: {error.strerror}", error.filename))
 
 
 def _truncate(log: Log, offset: int, now_ms: int) -> None:
@@ -77,7 +88,7 @@ def _truncate(log: Log, offset: int, now_ms: int) -> None:
     else:
         log._high_watermark = read.locate(log, log._high_watermark.offset)
     log.refresh_first_unstable()
-    log._dir_dirty = True
+    log._names_changed += 1
     log._restage()
 
 
@@ -112,15 +123,17 @@ def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | N
         log.epochs.clear()
         replay.delete_snapshots(log, range(0))
     except OSError as error:
-        log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
+        _give_up(log, error)
         raise
+    if isinstance(log.fenced, HalfTruncated):
+        log.fenced = None
     log.log_start_offset = start
     log.local_log_start_offset = start if not log.config.remote_storage_enable else offset
     log.recovery_point = min(log.recovery_point, offset)
     log.producers.clear(offset)
     log.last_snapshot_offset = 0
     log._first_unstable = None
-    log._dir_dirty = True
+    log._names_changed += 1
     log._restage()
 
 
@@ -148,7 +161,7 @@ def delete_segments(log: Log, segments: Sequence[Segment], reason: str, now_ms: 
     except OSError as error:
         log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
         raise
-    log._dir_dirty = True
+    log._names_changed += 1
     return Deletion(tuple(paths), log.config.file_delete_delay_ms, reason)
 
 

@@ -281,20 +281,21 @@ class Segment:
     def _damaged(self, position: int) -> ApiError:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: no batch at byte {position}")
 
-    def next_offset(self) -> int:
-        """The offset behind its last batch, found from the last index entry on."""
+    def end(self) -> tuple[int, int]:
+        """(offset, byte) behind its last batch, found from the last index entry on.  The byte is before the end of the
+        file when something else than a batch follows."""
         start = 0
         if self.offset_index.entries:
             start = self.offset_index.entry(self.offset_index.entries - 1)[1]
             if start >= self.size:
                 start = 0
-        last = self.base_offset - 1
-        for row in scan(self.file, start, self.size, verify=False):
-            last = row[3]
-        if last < self.base_offset and start:
-            for row in scan(self.file, 0, self.size, verify=False):
-                last = row[3]
-        return last + 1
+        last, position = self.base_offset - 1, 0
+        for begin in (start, 0):
+            for row in scan(self.file, begin, self.size, verify=False):
+                last, position = row[3], row[0] + row[1]
+            if last >= self.base_offset or not begin:
+                break
+        return last + 1, position
 
     # --- names -----------------------------------------------------------------------------------------------------
     def rename_state(self, state: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from stratalog.base.ports import File
 from stratalog.base.types import FileRegion
 
 
@@ -129,6 +130,10 @@ class FlushPlan(NamedTuple):
     offset: int
     run: Callable[[], None]
     generation: int
+    names: int
+    """Up to which change the names of `directory` are synced by it."""
+    directory: str
+    snapshots: tuple[File, ...]
 
 
 @dataclass(slots=True)
