@@ -1,5 +1,6 @@
 """`stratalog dump`: every kind of file, as text and as JSON lines; what is damaged is named, and the rest is shown."""
 
+import errno
 import json
 import shutil
 
@@ -14,6 +15,7 @@ from stratalog.server.disk import RealDisk
 from stratalog.storage.config import LogConfig
 from stratalog.storage.dump import dump, file_type
 from stratalog.storage.log import Log, Origin
+from stratalog.testing.disk import FaultyDisk
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +100,22 @@ def test_damage_is_named_and_the_rest_is_shown(data, capsys):
     assert code == 1 and err == "1 problems\n"
     assert "PROBLEM at byte" in out and "goes on at byte" in out
     assert len(rows(path, "batch")) == whole - 1
+
+
+def test_a_file_that_cannot_be_read_or_is_gone_hides_no_other(data):
+    disk = FaultyDisk()
+    everything = {row["file"] for row in rows(data, "file")}
+    victim = min(name for name in everything if name.endswith(".log"))
+    with disk.failing("read", part=victim):
+        found = list(dump(disk, str(data)))
+    assert {row["file"] for row in found if row["kind"] == "file"} == everything
+    assert [(row["file"], row["text"]) for row in found if row["kind"] == "problem"] == [
+        (victim, "cannot be read: Input/output error")
+    ]
+    with disk.failing("read", part=victim, number=errno.ENOENT):
+        found = list(dump(disk, str(data)))
+    assert [row for row in found if row["kind"] == "problem"] == []
+    assert [row["file"] for row in found if row.get("text") == "deleted meanwhile"] == [victim]
 
 
 @pytest.mark.parametrize(

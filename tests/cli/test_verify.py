@@ -9,13 +9,14 @@ import pytest
 from files_kit import CONFIG, DAMAGES, NOW, batch, files, fill, put, run, write_data_directory
 
 from stratalog.base.types import Uuid
-from stratalog.records import kernels
+from stratalog.records import control, kernels
 from stratalog.server.disk import RealDisk
 from stratalog.storage import audit as audit_module
 from stratalog.storage import checkpoints, layout
 from stratalog.storage.audit import Summary, audit
-from stratalog.storage.log import Log
+from stratalog.storage.log import Log, Origin
 from stratalog.storage.producers import decode_snapshot, encode_snapshot
+from stratalog.testing.disk import FaultyDisk
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,19 @@ def test_each_damage_is_found(data, damage, capsys):
     lines = out.splitlines()
     assert any(f"({expected})" in line for line in lines), out
     assert all(str(data) in line for line in lines[:-1]), "each line names its file"
+
+
+@pytest.mark.parametrize("part", [".log", ".index", ".timeindex", ".snapshot", layout.LEADER_EPOCHS, layout.LOG_STARTS])
+def test_a_file_that_cannot_be_read_hides_no_other(data, part):
+    """A bad block of the disk: named, and everything else is audited."""
+    victim = sorted(file for file in data.rglob("*") if file.name.endswith(part))[0]
+    (data / "stranger").write_bytes(b"")
+    disk = FaultyDisk()
+    with disk.failing("read", part=victim.name):
+        found = list(audit(disk, str(data)))
+    assert [finding.path for finding in found if finding.kind == "unreadable"] == [str(victim)]
+    assert any(finding.path.endswith("stranger") for finding in found)
+    assert len(found) == 2 or part == ".log"
 
 
 def test_findings_as_json(data, capsys):
@@ -208,6 +222,24 @@ def test_offsets_that_cannot_be_are_found(tmp_path):
     struct.pack_into(">q", raw, 3 * size, 1)  # the offset is not covered by the CRC
     path.write_bytes(raw)
     assert "offset-order" in kinds(tmp_path / "t-0")
+
+
+def test_a_transaction_that_began_in_a_deleted_segment_is_known_by_its_marker(tmp_path):
+    """Retention took its beginning away; that is no finding, but an entry that is missing stays one."""
+    log = Log.open(RealDisk(), f"{tmp_path}/t-0", topic="t", partition=0, config=CONFIG, now_ms=NOW)
+    guard = log.start_verification(21, 0, 0, False, NOW)
+    put(log, batch([b"a"], pid=21, epoch=0, sequence=0, txn=True), guard=guard)
+    log.roll(NOW)
+    put(log, batch([b"b"], pid=21, epoch=0, sequence=1, txn=True))
+    marker = control.build_marker(committed=False, producer_id=21, producer_epoch=0, coordinator_epoch=1, timestamp=NOW)
+    put(log, marker, origin=Origin.COORDINATOR)
+    put(log, batch([b"c"]))
+    log.delete_records(3)
+    log.finish_deletion(log.delete_segments(log.segments[:1], "retention", NOW))
+    log.close()
+    assert kinds(tmp_path / "t-0", compacted=False) == []
+    files(tmp_path / "t-0", ".txnindex")[0].write_bytes(b"")
+    assert kinds(tmp_path / "t-0", compacted=False) == ["txn-index"]
 
 
 @pytest.mark.parametrize(

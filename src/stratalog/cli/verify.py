@@ -11,6 +11,7 @@ directory is fine.  Prints one line for each finding: where, what, and what to d
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -72,7 +73,10 @@ def _is_large(paths: list[str], limit: int = 64 << 20) -> bool:
     total = 0
     for path in paths:
         for directory, _, names in os.walk(path):
-            total += sum(os.path.getsize(f"{directory}/{name}") for name in names if name.endswith(".log"))
+            for name in names:
+                if name.endswith(".log"):
+                    with contextlib.suppress(OSError):  # deleted meanwhile, or told later
+                        total += os.path.getsize(f"{directory}/{name}")
             if total > limit:
                 return True
     return False

@@ -9,6 +9,8 @@ The directory may belong to a running broker: what is being written, pre-allocat
 their deletion are no findings.  Compaction leaves holes between offsets; where nobody says what the topic's policy is
 (`compacted=None`), holes are not reported, and what can only be known of a log without holes is not compared.
 
+A file that cannot be read is a finding as well, and the others are looked at all the same.
+
 Memory is bounded by a block of the log, an index and the producers of one partition.  Any thread; keeps nothing.
 """
 
@@ -174,15 +176,19 @@ def _size_below(disk: Disk, path: str, names: list[str]) -> int:
         if name.endswith((layout.LOG, ".checkpoint")):
             total += _size(disk, child)
         elif layout.parse_directory(name) and disk.is_dir(child):
-            total += sum(_size(disk, f"{child}/{one}") for one in disk.listdir(child) if one.endswith(layout.LOG))
+            try:
+                files = disk.listdir(child)
+            except OSError:
+                continue
+            total += sum(_size(disk, f"{child}/{one}") for one in files if one.endswith(layout.LOG))
     return total
 
 
 def _size(disk: Disk, path: str) -> int:
     try:
         return disk.size(path)
-    except FileNotFoundError:
-        return 0  # a running broker has deleted it meanwhile
+    except OSError:
+        return 0  # a running broker has deleted it meanwhile, or it is told later that it cannot be read
 
 
 # --- a data directory -------------------------------------------------------------------------------------------------
@@ -204,6 +210,8 @@ def _data_directory(
                 offsets[name] = checkpoints.read_offsets(disk, f"{path}/{name}")
             except Malformed as error:
                 yield _malformed(f"{path}/{name}", error, _REBUILT)
+            except OSError as error:
+                yield _unreadable(f"{path}/{name}", error)
     partitions = [name for name in names if disk.is_dir(f"{path}/{name}")]
     yield from _small_files(disk, path, [name for name in names if name not in partitions], live, summary)
     ends: dict[checkpoints.TopicPartition, int] = {}
@@ -248,7 +256,7 @@ def _topic_id(
     path = f"{directory}/{layout.PARTITION_METADATA}"
     try:
         found = checkpoints.read_topic_id(disk, directory)
-    except (Malformed, FileNotFoundError):
+    except (Malformed, OSError):
         return  # told already, or gone
     if found is None:
         return
@@ -287,6 +295,8 @@ def _small_files(disk: Disk, path: str, names: list[str], live: bool, summary: S
             yield Finding(child, -1, "malformed", f"not JSON: {error}", "delete it; the next start recovers every log")
         except FileNotFoundError:
             continue
+        except OSError as error:
+            yield _unreadable(child, error)
 
 
 def _snapshot_log(disk: Disk, path: str) -> Iterator[Finding]:
@@ -316,6 +326,22 @@ def _malformed(path: str, error: Malformed, advice: str) -> Finding:
     return Finding(path, error.position, "malformed", error.reason.removeprefix(f"{path}: "), advice)
 
 
+def _unreadable(path: str, error: OSError) -> Finding:
+    return Finding(
+        error.filename or path, -1, "unreadable", error.strerror or str(error), f"look at the disk; {_RESTORE}"
+    )
+
+
+def _or_unreadable(path: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings of one file; that it cannot be read is one, and no reason to leave the others out."""
+    try:
+        yield from findings
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        yield _unreadable(path, error)
+
+
 # --- a partition ------------------------------------------------------------------------------------------------------
 def _partition(
     disk: Disk, directory: str, live: bool, compacted: bool | None, meter: _Meter, summary: Summary
@@ -333,12 +359,15 @@ def _partition(
             if live:
                 return  # the topic was deleted meanwhile
             raise
+        except OSError as error:
+            yield _unreadable(directory, error)
+            return
         segments: dict[int, set[str]] = {}
         for name in names:
             parsed = layout.parse(name)
             summary.files += 1
             if parsed is None:
-                yield from _other_file(disk, directory, name, log)
+                yield from _or_unreadable(f"{directory}/{name}", _other_file(disk, directory, name, log))
             elif parsed.state:
                 yield from _passing_file(f"{directory}/{name}", parsed.state, live)
             elif parsed.kind == layout.SNAPSHOT:
@@ -361,6 +390,9 @@ def _partition(
             except FileNotFoundError:
                 if not live:
                     raise
+            except OSError as error:
+                yield _unreadable(layout.path_of(directory, base, layout.LOG), error)
+                log.damaged = True
         end = max(log.last + 1, bases[-1] if bases else 0)
         yield from _snapshots_until(disk, directory, 1 << 63, log, end)
         yield from _epochs(disk, directory, log, end)
@@ -464,7 +496,7 @@ def _segment(
     times = _TimeCheck(disk, layout.path_of(directory, base, layout.TIME_INDEX), base, last_segment)
     for check, kind in ((index, layout.INDEX), (times, layout.TIME_INDEX)):
         if kind in kinds:
-            yield from check.load()
+            yield from _or_unreadable(check.path, check.load())
         elif not log.live:
             yield Finding(check.path, -1, "missing", "the index is missing", "the next start rebuilds it")
     aborted: list[tuple[int, int, int]] = []
@@ -524,7 +556,9 @@ def _segment(
     if not log.damaged:
         yield from index.end(growing)
         yield from times.end(growing, greatest)
-        yield from _txn_index(disk, directory, base, layout.TXN_INDEX in kinds, aborted, log, growing)
+        there = layout.TXN_INDEX in kinds
+        txn_path = layout.path_of(directory, base, layout.TXN_INDEX)
+        yield from _or_unreadable(txn_path, _txn_index(disk, txn_path, base, there, aborted, log, growing))
 
 
 def _batch(
@@ -696,14 +730,13 @@ def _without_zeros(data: bytes, entry: struct.Struct) -> tuple[list[tuple[int, i
 
 def _txn_index(
     disk: Disk,
-    directory: str,
+    path: str,
     base: int,
     there: bool,
     aborted: list[tuple[int, int, int]],
     log: _Log,
     growing: bool,
 ) -> Iterator[Finding]:
-    path = layout.path_of(directory, base, layout.TXN_INDEX)
     rows: list[tuple[int, int, int]] = []
     if there:
         data = disk.read(path, limit=1 << 30)
@@ -723,9 +756,12 @@ def _txn_index(
                 if (pid, first, last) not in aborted and not unknown:
                     text = f"entry {slot}: the log has no such aborted transaction of {pid}, {first}..{last}"
                     yield Finding(path, at, "txn-index", text, _REBUILT)
-    known = set(rows)
+    begins = {(pid, last): first for pid, first, last in rows}
     for pid, first, last in aborted:
-        if (pid, first, last) not in known and first >= log.first_base and not growing:
+        told = begins.get((pid, last), -1)
+        # One that began in what retention or the cleaner has taken away seems to begin later than it did.
+        earlier = 0 <= told < first and (told < log.first_base or log.holes)
+        if told != first and not earlier and first >= log.first_base and not growing:
             text = f"the aborted transaction of producer {pid}, offsets {first}..{last}, is not in it"
             yield Finding(path, -1, "txn-index", text, _REBUILT)
 
@@ -741,6 +777,9 @@ def _snapshots_until(disk: Disk, directory: str, offset: int, log: _Log, here: i
             yield _malformed(path, error, "delete the file; the next start rebuilds what it needs from the log")
             continue
         except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield _unreadable(path, error)
             continue
         if taken > here and not log.live:
             text = f"the log ends at {here}, before the snapshot's offset"
@@ -778,6 +817,9 @@ def _epochs(disk: Disk, directory: str, log: _Log, end: int) -> Iterator[Finding
         rows = checkpoints.read_epochs(disk, path)
     except Malformed as error:
         yield _malformed(path, error, _REBUILT)
+        return
+    except OSError as error:
+        yield _unreadable(path, error)
         return
     for number in range(1, len(rows)):
         if rows[number][0] <= rows[number - 1][0] or rows[number][1] < rows[number - 1][1]:

@@ -59,7 +59,13 @@ def dump(
     path = path.rstrip("/") or "/"
     if disk.is_dir(path):
         for name in disk.listdir(path):
-            yield from dump(disk, f"{path}/{name}", records=records, first=first, last=last)
+            child = f"{path}/{name}"
+            try:
+                yield from dump(disk, child, records=records, first=first, last=last)
+            except FileNotFoundError:
+                yield {"kind": "note", "file": child, "text": "deleted meanwhile"}
+            except OSError as error:
+                yield _problem(error.filename or child, -1, f"cannot be read: {error.strerror or error}")
         return
     try:
         yield from _file(disk, path, records, (-1 if first is None else first, 1 << 63 if last is None else last))
