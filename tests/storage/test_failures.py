@@ -274,7 +274,7 @@ def test_start_up_needs_no_free_space(kit):
     """D20: the indexes stay short, the records are all there."""
     log = kit.open()
     for i in range(40):
-        kit.append(log, b"x" * 100 + b"%d" % i)
+        kit.append(log, b"x" * 100 + b"%d" % i, timestamp=NOW + i)
     before = contents(log)
     os.unlink(log.active_segment.offset_index.file.path)
     disk = FailingDisk()
@@ -282,6 +282,8 @@ def test_start_up_needs_no_free_space(kit):
     again = kit.open(disk=disk)
     assert "index-short" in [finding.kind for finding in again.report.findings]
     assert contents(again) == before
+    assert again.active_segment.max_timestamp == NOW + 39
+    assert again.offset_for_timestamp(NOW + 30).offset == 30
 
 
 def test_a_clean_stop_needs_no_free_space(kit):

@@ -166,13 +166,18 @@ def test_batches_larger_than_a_block_are_checked_as_well(tmp_path, monkeypatch):
 @pytest.mark.parametrize("compiled", [False, True])
 def test_an_index_too_small_for_a_recovered_segment_is_left_short(tmp_path, monkeypatch, compiled):
     """Smaller indexes are configured now than when the segment was written."""
-    directory = written(tmp_path, [make_batch([b"v" * 600], base=i) for i in range(80)])
+    stamps = [NOW + (i * 37) % 101 for i in range(80)]
+    directory = written(tmp_path, [make_batch([b"v" * 600], base=i, timestamp=stamps[i]) for i in range(80)])
     for path in directory.glob("*index"):
         path.unlink()
     config = LogConfig(segment_bytes=60_000, segment_index_bytes=96, index_interval_bytes=700)
     found, records, _ = recovered(directory, tmp_path, compiled=compiled, monkeypatch=monkeypatch, config=config)
     assert [kind for kind, _, _ in found["findings"]] == ["index-rebuilt"] * 2 + ["index-short"] * 2
     assert [offset for offset, _ in records] == list(range(80))
+    bases = [base for base, *_ in found["sizes"]]
+    for base, end, (_, _, greatest, at) in zip(bases, [*bases[1:], 80], found["sizes"], strict=True):
+        assert greatest == max(stamps[base:end]), "retention by time would delete it too early"
+        assert stamps[at] == greatest
 
 
 def test_the_kernels_are_loaded_only_when_they_pay(monkeypatch):

@@ -568,6 +568,7 @@ def _batch(
     epoch, first, last = row[LEADER_EPOCH], row[BASE_OFFSET], row[LAST_OFFSET]
     log.greatest = max(log.greatest, row[MAX_TIMESTAMP])
     if row[MAGIC] < 2:
+        log.epochs.clear()  # a follower forgets them as well (R08)
         return
     if epoch != log.epoch:
         if epoch < log.epoch:

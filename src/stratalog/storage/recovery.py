@@ -430,6 +430,8 @@ class Check:
             self.position = at + size
             if self._is_indexing:
                 self._index(self._note, row)
+            else:
+                self.segment.note_time(last_offset=self.last, max_timestamp=row[7])
             if magic == 2:
                 self._assign(epoch, base)
             if self._follow is not None:
@@ -442,6 +444,8 @@ class Check:
         self.position = origin + int(rows[-1, POSITION]) + int(rows[-1, SIZE])
         if self._is_indexing:
             self._index(sweep.index_block, self.segment, rows, origin)
+        else:
+            sweep.note_times(self.segment, rows)
         epochs = rows[:, LEADER_EPOCH]
         latest = self.log.epochs.latest
         if int(epochs.max()) > (-1 if latest is None else latest):
@@ -452,10 +456,9 @@ class Check:
 
     def _note(self, row: tuple[int, ...]) -> bool:
         segment = self.segment
-        if segment.bytes_since_index > segment.index_interval and not segment.entries_left():
-            return False
+        fits = segment.bytes_since_index <= segment.index_interval or segment.entries_left() > 0
         segment.note(last_offset=row[3], max_timestamp=row[7], position=row[0], size=row[1])
-        return True
+        return fits
 
     def _index(self, work: Callable[..., bool], *batches: Any) -> None:
         """An index is only a shortcut: start-up never needs free space."""

@@ -204,6 +204,15 @@ class Segment:
             position += size
         self.bytes_since_index = since
 
+    def note_time(self, *, last_offset: int, max_timestamp: int) -> None:
+        """The part of `note_all` that needs no room in an index.  Retention and searches by time go by it."""
+        greatest = self._max_timestamp
+        if greatest is None:
+            greatest = self.max_timestamp
+        if max_timestamp > greatest:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+
     def entries_left(self) -> int:
         """How many index entries it can still take, but for the one that closes it."""
         offsets, times = self.offset_index, self.time_index

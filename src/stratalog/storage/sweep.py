@@ -158,14 +158,21 @@ def index_block(segment: Segment, rows: Any, origin: int) -> bool:
         while slot < count:
             slots.append(slot)
             slot = following[slot]
+    segment._max_timestamp = int(greatest[-1])
+    segment._offset_of_max_timestamp = int(holders[-1])
     fits = True
     if slots:
         anchor = int(positions[slots[-1]])
         fits = _append_entries(segment, positions, rows[:, LAST_OFFSET], greatest, holders, slots)
     segment.bytes_since_index = end - anchor
-    segment._max_timestamp = int(greatest[-1])
-    segment._offset_of_max_timestamp = int(holders[-1])
     return fits
+
+
+def note_times(segment: Segment, rows: Any) -> None:
+    """`Segment.note_time` for all of these batches: an index is full, or the disk is."""
+    stamps = rows[:, MAX_TIMESTAMP]
+    first = int(stamps.argmax())
+    segment.note_time(last_offset=int(rows[first, LAST_OFFSET]), max_timestamp=int(stamps[first]))
 
 
 def _append_entries(
