@@ -38,7 +38,9 @@ from stratalog.protocol import k33_alter_configs as k33
 from stratalog.protocol import k34_alter_replica_log_dirs as k34
 from stratalog.protocol import k35_describe_log_dirs as k35
 from stratalog.protocol import k37_create_partitions as k37
+from stratalog.protocol import k43_elect_leaders as k43
 from stratalog.protocol import k44_incremental_alter_configs as k44
+from stratalog.protocol import k45_alter_partition_reassignments as k45
 from stratalog.protocol import k46_list_partition_reassignments as k46
 from stratalog.protocol import k47_offset_delete as k47
 from stratalog.protocol import k48_describe_client_quotas as k48
@@ -561,6 +563,37 @@ case("move: to a place that is no path")(
 case("directories: of an unknown partition")(
     lambda _: k35.DescribeLogDirsRequest(topics=[k35.DescribableLogDirTopic(topic="nowhere", partitions=[0])])
 )
+
+
+# --- leaders and replicas ------------------------------------------------------------------------------------------
+def elect(kind: int, *partitions: tuple[str, int]) -> Message:
+    rows = [k43.TopicPartitions(topic=name, partitions=[index]) for name, index in partitions]
+    return k43.ElectLeadersRequest(election_type=kind, topic_partitions=rows)
+
+
+case("elect: the preferred one, who leads")(lambda _: elect(0, ("t", 0), ("t", 1)))
+case("elect: anybody, and somebody leads")(lambda _: elect(1, ("t", 0)))
+case("elect: an unknown topic and partition")(lambda _: elect(0, ("nowhere", 0), ("t", 9)))
+case("elect: a kind that there is not")(lambda _: elect(7, ("t", 0)))
+case("elect: nothing")(lambda _: elect(0))
+
+
+def reassign(replicas: list[int] | None, name: str = "t", index: int = 0, resize: bool = True) -> Message:
+    row = k45.ReassignablePartition(partition_index=index, replicas=replicas)
+    return k45.AlterPartitionReassignmentsRequest(
+        allow_replication_factor_change=resize, topics=[k45.ReassignableTopic(name=name, partitions=[row])]
+    )
+
+
+case("reassign: to where it is")(lambda _: reassign([1]))
+case("reassign: back, and nothing moves")(lambda _: reassign(None))
+case("reassign: an unknown topic")(lambda _: reassign([1], "nowhere"))
+case("reassign: an unknown partition")(lambda _: reassign([1], index=9))
+case("reassign: to an unknown broker")(lambda _: reassign([1, 99]))
+case("reassign: to an unknown broker, one as before")(lambda _: reassign([99], resize=False))
+case("reassign: twice to one broker")(lambda _: reassign([1, 1]))
+case("reassign: to nobody")(lambda _: reassign([]))
+case("reassign: nothing")(lambda _: k45.AlterPartitionReassignmentsRequest(topics=[]))
 case("reassignments: of an unknown topic")(
     lambda _: k46.ListPartitionReassignmentsRequest(
         topics=[k46.ListPartitionReassignmentsTopics(name="nowhere", partition_indexes=[0])]
@@ -975,6 +1008,7 @@ case("pages: all topics")(lambda _: page())
 case("groups: what I may")(lambda _: DescribeGroupsRequest(groups=["live"], include_authorized_operations=True))
 case("quotas: all")(lambda _: quotas())
 case("producers: of a partition")(lambda _: producers(0))
+case("elect: the preferred ones of all")(lambda _: k43.ElectLeadersRequest(topic_partitions=None))
 case("reassignments: all")(lambda _: k46.ListPartitionReassignmentsRequest(topics=None))
 case("change: a bad value of all brokers")(lambda _: change(BROKER, "", ("log.retention.ms", SET, "soon")))
 case("change: appended to a list of the broker")(

@@ -15,6 +15,12 @@ from stratalog.protocol.k19_create_topics import CreatableTopic, CreatableTopicC
 from stratalog.protocol.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from stratalog.protocol.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from stratalog.protocol.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from stratalog.protocol.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from stratalog.protocol.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from stratalog.protocol.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
 from stratalog.protocol.k48_describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from stratalog.protocol.k49_alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -309,6 +315,33 @@ def test_pages_of_partitions_follow_their_cursor(connection, broker):
     request = DescribeTopicPartitionsRequest(topics=[], cursor=Cursor(topic_name="page-b", partition_index=2))
     first = connection.call(request).topics[0]
     assert (first.name, [p.partition_index for p in first.partitions]) == ("page-b", [2])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_leaders_are_elected_on_request(connection, version):
+    make(connection, f"elect-{version}", partitions=1)
+    rows = [TopicPartitions(topic=f"elect-{version}", partitions=[0, 9])]
+    response = connection.call(ElectLeadersRequest(topic_partitions=rows), version=version)
+    assert response.error_code == 0
+    (topic,) = response.replica_election_results
+    codes = [row.error_code for row in topic.partition_result]
+    assert codes == [ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    if version:
+        response = connection.call(ElectLeadersRequest(election_type=7, topic_partitions=rows), version=version)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_replicas_are_asked_to_stay_where_they_are(connection, version):
+    make(connection, f"move-{version}", partitions=1)
+    rows = [ReassignablePartition(partition_index=0, replicas=replicas) for replicas in ([1], [1, 2], None)]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=f"move-{version}", partitions=rows)])
+    (topic,) = connection.call(request, version=version).responses
+    assert [row.error_code for row in topic.partitions] == [
+        0,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    ]
 
 
 def test_the_rest_answers_too(connection):

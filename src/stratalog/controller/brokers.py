@@ -176,10 +176,10 @@ def _unfence(image: MetadataImage, broker: BrokerImage) -> list[Message]:
         if partition.leader != NO_LEADER or broker.id not in partition.replicas:
             continue
         if broker.id in partition.isr:
-            records.append(_change(partition, leader=broker.id))
+            records.append(leader_change(partition, leader=broker.id))
         elif not partition.isr and broker.id in partition.eligible_leader_replicas:
             # What a Kafka with eligible leader replicas left behind: it may lead without losing anything.
-            records.append(_change(partition, leader=broker.id, isr=[broker.id], forget_eligible=True))
+            records.append(leader_change(partition, leader=broker.id, isr=[broker.id], forget_eligible=True))
     return records
 
 
@@ -199,18 +199,18 @@ def _led_away(image: MetadataImage, concerns: Callable[[PartitionImage], bool], 
         isr = [replica for replica in partition.isr if replica != broker_id]
         if partition.leader != broker_id:
             if isr:
-                records.append(_change(partition, isr=isr))
+                records.append(leader_change(partition, isr=isr))
             continue
         alive = [
             replica
             for replica in partition.replicas
             if replica in isr and replica in image.brokers and not image.brokers[replica].fenced
         ]
-        records.append(_change(partition, leader=alive[0] if alive else NO_LEADER, isr=isr or None))
+        records.append(leader_change(partition, leader=alive[0] if alive else NO_LEADER, isr=isr or None))
     return records
 
 
-def _change(
+def leader_change(
     partition: PartitionImage,
     *,
     leader: int = NO_LEADER_CHANGE,

@@ -24,9 +24,14 @@ if TYPE_CHECKING:
     from stratalog.protocol.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from stratalog.protocol.k33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from stratalog.protocol.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from stratalog.protocol.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from stratalog.protocol.k44_incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
+    )
+    from stratalog.protocol.k45_alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
     )
     from stratalog.protocol.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from stratalog.protocol.k57_update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -111,6 +116,21 @@ class Controller:
         from stratalog.controller import topics
 
         return topics.create_partitions(self, request)
+
+    # --- leaders and replicas --------------------------------------------------------------------------------------
+    def elect_leaders(self, request: ElectLeadersRequest, now: Millis) -> Result[ElectLeadersResponse]:
+        """ElectLeaders (43)."""
+        from stratalog.controller import elections
+
+        return elections.elect_leaders(self, request)
+
+    def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, now: Millis
+    ) -> Result[AlterPartitionReassignmentsResponse]:
+        """AlterPartitionReassignments (45)."""
+        from stratalog.controller import elections
+
+        return elections.alter_partition_reassignments(self, request)
 
     # --- configurations --------------------------------------------------------------------------------------------
     def alter_configs(self, request: AlterConfigsRequest, now: Millis) -> Result[AlterConfigsResponse]:
