@@ -1,8 +1,8 @@
 """3 Metadata: brokers, and topics with their partitions.  The second thing that a client asks.
 
-An unknown topic may be created on the way (`auto.create.topics.enable`, and the client has to allow it).  Kafka then
-answers UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the answer waits for the commit, a millisecond
-or two, and has the topic.
+An unknown topic may be created on the way (`auto.create.topics.enable`, and the client has to allow it).  The answer
+is then UNKNOWN_TOPIC_OR_PARTITION all the same, and the client asks again: clients are made for that, and some of them
+ask for a topic that they have just deleted, to see that it is gone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stratalog.controller.controller import Controller, Result
 from stratalog.controller.topics import INTERNAL_TOPICS, internal_topic, why_bad_name
 from stratalog.metadata.image import MetadataImage, TopicImage
 from stratalog.node.admin import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, body_of, offline_replicas
-from stratalog.node.request import Parked, Request
+from stratalog.node.request import Request
 from stratalog.protocol.k03_metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stratalog.protocol.k19_create_topics import CreateTopicsResponse
 
 
-def handle(node: Node, request: Request, now: Millis) -> MetadataResponse | Parked:
+def handle(node: Node, request: Request, now: Millis) -> MetadataResponse:
     body: MetadataRequest = request.body
     if request.version in (10, 11) and any(t.name is None or t.topic_id != ZERO_UUID for t in body.topics or ()):
         return _by_id_too_early(body)
@@ -46,7 +46,7 @@ def handle(node: Node, request: Request, now: Millis) -> MetadataResponse | Park
         ]
         if missing:
             return _create(node, request, list(dict.fromkeys(missing)), now)
-    return respond(node, request, {})
+    return respond(node, request, node.image, {})
 
 
 def _by_id_too_early(body: MetadataRequest) -> MetadataResponse:
@@ -56,18 +56,12 @@ def _by_id_too_early(body: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
 
 
-def _create(node: Node, request: Request, names: list[str], now: Millis) -> MetadataResponse | Parked:
+def _create(node: Node, request: Request, names: list[str], now: Millis) -> MetadataResponse:
+    """Have the topics made; the answer is of the time before, but for those that cannot be made: why not."""
     from stratalog.protocol.k19_create_topics import CreatableTopic, CreateTopicsRequest
 
-    parked = node.park(request)
-
-    def created(response: CreateTopicsResponse) -> None:
-        refused = {
-            topic.name: topic.error_code
-            for topic in response.topics
-            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-        }
-        parked.reply(respond(node, request, refused))
+    image: MetadataImage = node.image
+    refused: dict[str, int] = {}
 
     def create(controller: Controller) -> Result[CreateTopicsResponse]:
         topics = [
@@ -76,29 +70,32 @@ def _create(node: Node, request: Request, names: list[str], now: Millis) -> Meta
             else CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
             for name in names
         ]
-        return controller.create_topics(CreateTopicsRequest(topics=topics), now)
+        result = controller.create_topics(CreateTopicsRequest(topics=topics), now)
+        for topic in result.response.topics:
+            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                refused[topic.name] = topic.error_code
+        return result
 
     try:
-        node.controller.submit(create, created, now)
-    except ApiError as error:  # the metadata log takes no records: the rest can still be told
-        return respond(node, request, dict.fromkeys(names, int(error.code)))
-    return parked
+        node.controller.submit(create, None, now)
+    except ApiError as error:  # the metadata log takes no records
+        refused = dict.fromkeys(names, int(error.code))
+    return respond(node, request, image, refused)
 
 
 def refuse(node: Node, request: Request, code: ErrorCode) -> MetadataResponse:
     """The brokers, and every topic that was asked for with one error."""
     body_of(request, MetadataRequest)
-    response = respond(node, request, {})
+    response = respond(node, request, node.image, {})
     for topic in response.topics:
         topic.error_code = int(code)
         topic.partitions = []
     return response
 
 
-def respond(node: Node, request: Request, refused: dict[str, int]) -> MetadataResponse:
-    """The answer from the image as it is now; `refused`: topics that were to be created, and why they were not."""
+def respond(node: Node, request: Request, image: MetadataImage, refused: dict[str, int]) -> MetadataResponse:
+    """The answer from an image; `refused`: topics that were to be created, and why they were not."""
     body: MetadataRequest = request.body
-    image: MetadataImage = node.image
     listener = request.listener
     brokers = []
     reachable = set()
