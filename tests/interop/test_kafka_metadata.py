@@ -45,7 +45,7 @@ def administrate(broker: Broker) -> None:
         assert [topic.error_code for topic in response.topics] == [0, 0]
         more = CreatePartitionsTopic(name="orders", count=4, assignments=None)
         assert connection.call(CreatePartitionsRequest(topics=[more], timeout_ms=1000)).results[0].error_code == 0
-        delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")])
+        delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")], timeout_ms=1000)
         assert connection.call(delete).responses[0].error_code == 0
         default = k44.AlterConfigsResource(
             resource_type=4,

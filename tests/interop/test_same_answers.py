@@ -242,6 +242,7 @@ def list_offsets(index: int, timestamp: int, *, topic: str = "t", epoch: int = -
 for _stamp in (-1, -2, -3, -4, -5, -6, -7, 0, 1_700_000_000_000, 1_900_000_000_000):
     case(f"list offsets: timestamp {_stamp}")(lambda _, stamp=_stamp: list_offsets(0, stamp))  # type: ignore[misc]
 case("list offsets: an unknown partition")(lambda _: list_offsets(9, -1))
+case("list offsets: an unknown timestamp of an unknown partition")(lambda _: list_offsets(9, -7))
 case("list offsets: an unknown topic")(lambda _: list_offsets(0, -1, topic="nowhere"))
 case("list offsets: an epoch of the future")(lambda _: list_offsets(0, -1, epoch=99))
 
@@ -250,6 +251,13 @@ case("list offsets: an epoch of the future")(lambda _: list_offsets(0, -1, epoch
 def _(_: Prober) -> Message:
     request = list_offsets(0, -1)
     request.topics[0].partitions *= 2
+    return request
+
+
+@case("list offsets: one topic in two rows")
+def _(_: Prober) -> Message:
+    request, other = list_offsets(0, -1), list_offsets(1, -1)
+    request.topics += [*other.topics, k02.ListOffsetsTopic(name="empty", partitions=[])]
     return request
 
 
@@ -279,6 +287,18 @@ case("metadata: an unknown id")(lambda _: metadata(MetadataRequestTopic(name=Non
 case("metadata: name and id")(lambda side: metadata(MetadataRequestTopic(name="t", topic_id=side.topic_ids["t"])))
 case("metadata: by id")(lambda side: metadata(MetadataRequestTopic(name=None, topic_id=side.topic_ids["t"])))
 case("metadata: neither name nor id")(lambda _: metadata(MetadataRequestTopic(name=None)))
+case("metadata: ids and names")(
+    lambda side: metadata(
+        MetadataRequestTopic(name="empty"), MetadataRequestTopic(name=None, topic_id=side.topic_ids["t"])
+    )
+)
+case("metadata: an unknown name, and what I may")(
+    lambda _: MetadataRequest(
+        topics=[MetadataRequestTopic(name="nowhere"), MetadataRequestTopic(name="no/where")],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+)
 case("metadata: a topic twice")(lambda _: metadata(MetadataRequestTopic(name="t"), MetadataRequestTopic(name="t")))
 
 
@@ -296,6 +316,7 @@ case("page: a limit of nothing")(lambda _: page("t", limit=0))
 case("page: from a cursor")(lambda _: page("t", "compacted", cursor=("t", 1)))
 case("page: a negative cursor")(lambda _: page("t", cursor=("t", -1)))
 case("page: a cursor behind the last partition")(lambda _: page("t", cursor=("t", 5)))
+case("page: a cursor in a topic that is not asked for")(lambda _: page("t", cursor=("empty", 0)))
 case("page: a topic twice")(lambda _: page("t", "t"))
 case("api versions: a name that is none")(
     lambda _: ApiVersionsRequest(client_software_name="a b", client_software_version="1")
@@ -575,6 +596,39 @@ case("elect: the preferred one, who leads")(lambda _: elect(0, ("t", 0), ("t", 1
 case("elect: anybody, and somebody leads")(lambda _: elect(1, ("t", 0)))
 case("elect: an unknown topic and partition")(lambda _: elect(0, ("nowhere", 0), ("t", 9)))
 case("elect: a kind that there is not")(lambda _: elect(7, ("t", 0)))
+for _time in (0, -1):
+    case(f"no time: create, {_time}")(
+        lambda _, t=_time: k19.CreateTopicsRequest(topics=[topic("new"), topic("no/where")], timeout_ms=t)  # type: ignore[misc]
+    )
+    case(f"no time: delete, {_time}")(
+        lambda _, t=_time: k20.DeleteTopicsRequest(  # type: ignore[misc]
+            topic_names=["nowhere"], topics=[k20.DeleteTopicState(name="nowhere")], timeout_ms=t
+        )
+    )
+    case(f"no time: more partitions, {_time}")(
+        lambda _, t=_time: k37.CreatePartitionsRequest(  # type: ignore[misc]
+            topics=[k37.CreatePartitionsTopic(name="t", count=5, assignments=None)], timeout_ms=t
+        )
+    )
+    case(f"no time: elect, {_time}")(
+        lambda _, t=_time: k43.ElectLeadersRequest(  # type: ignore[misc]
+            topic_partitions=[k43.TopicPartitions(topic="t", partitions=[0, 9])], timeout_ms=t
+        )
+    )
+    case(f"no time: reassign, {_time}")(
+        lambda _, t=_time: k45.AlterPartitionReassignmentsRequest(  # type: ignore[misc]
+            topics=[
+                k45.ReassignableTopic(name="t", partitions=[k45.ReassignablePartition(partition_index=0, replicas=[1])])
+            ],
+            timeout_ms=t,
+        )
+    )
+    case(f"no time: elect nothing, {_time}")(
+        lambda _, t=_time: k43.ElectLeadersRequest(topic_partitions=[], timeout_ms=t)  # type: ignore[misc]
+    )
+    case(f"no time: reassign nothing, {_time}")(
+        lambda _, t=_time: k45.AlterPartitionReassignmentsRequest(topics=[], timeout_ms=t)  # type: ignore[misc]
+    )
 case("elect: nothing")(lambda _: elect(0))
 
 
@@ -790,6 +844,16 @@ case("commit: an instance that is nobody's")(
 case("commit: a member id and no generation")(
     lambda side: commit("live", side.topic_ids["t"], 0, member_id=side.members["live"])
 )
+
+
+@case("commit: one topic in two rows")
+def _(side: Prober) -> Message:
+    request, other = commit("empty", side.topic_ids["t"], 0), commit("empty", side.topic_ids["t"], 9)
+    nothing = k08.OffsetCommitRequestTopic(name="empty", topic_id=side.topic_ids["empty"], partitions=[])
+    request.topics += [*other.topics, nothing]
+    return request
+
+
 case("commit: no topics")(lambda _: k08.OffsetCommitRequest(group_id="empty", topics=[]))
 
 
@@ -1005,6 +1069,9 @@ case("cluster: what I may")(lambda _: DescribeClusterRequest(include_cluster_aut
 case("directories: all")(lambda _: k35.DescribeLogDirsRequest(topics=None))
 case("quorum: as it is")(lambda _: quorum("__cluster_metadata", 0))
 case("pages: all topics")(lambda _: page())
+case("groups: what I may with one that is not there")(
+    lambda _: DescribeGroupsRequest(groups=["nobody"], include_authorized_operations=True)
+)
 case("groups: what I may")(lambda _: DescribeGroupsRequest(groups=["live"], include_authorized_operations=True))
 case("quotas: all")(lambda _: quotas())
 case("producers: of a partition")(lambda _: producers(0))

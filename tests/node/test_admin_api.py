@@ -7,9 +7,11 @@ import pytest
 from stratalog.base.errors import ErrorCode
 from stratalog.base.types import ZERO_UUID, Uuid
 from stratalog.client.connection import Connection
+from stratalog.node.admin import TOPIC_OPERATIONS
 from stratalog.node.config import BrokerConfig
 from stratalog.protocol import k32_describe_configs as k32
 from stratalog.protocol import k44_incremental_alter_configs as k44
+from stratalog.protocol.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from stratalog.protocol.k03_metadata import MetadataRequest, MetadataRequestTopic
 from stratalog.protocol.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from stratalog.protocol.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -104,9 +106,9 @@ def test_a_topic_lives_and_dies_in_every_version(connection):
         assert (created.topic_id != ZERO_UUID) == (version >= 7)
         delete = min(version, 6)
         request = (
-            DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
+            DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1000)
             if delete >= 6
-            else DeleteTopicsRequest(topic_names=[name])
+            else DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
         )
         (deleted,) = connection.call(request, version=delete).responses
         assert (deleted.name, deleted.error_code) == (name, 0)
@@ -139,15 +141,15 @@ def test_metadata_of_all_topics_of_none_and_of_unknown_ones(connection, broker):
     asked = [
         MetadataRequestTopic(topic_id=known, name=None),
         MetadataRequestTopic(topic_id=Uuid(b"x" * 16), name=None),
-        MetadataRequestTopic(name="not/a/name"),
-        MetadataRequestTopic(name="not-there"),
+        MetadataRequestTopic(name="known"),  # beside ids names are not looked at
     ]
     response = connection.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
-    assert [topic.error_code for topic in response.topics] == [
-        0,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    assert [topic.error_code for topic in response.topics] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
+    asked = [MetadataRequestTopic(name="not/a/name"), MetadataRequestTopic(name="not-there")]
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=True)
+    assert [(topic.error_code, topic.topic_authorized_operations) for topic in connection.call(request).topics] == [
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, TOPIC_OPERATIONS),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, TOPIC_OPERATIONS),
     ]
 
 
@@ -168,7 +170,8 @@ def test_asking_for_a_topic_makes_it_where_that_is_allowed(connection):
 def test_a_deleted_topic_is_gone_for_who_asks_next(connection):
     """kafka-go's tests: delete, ask with leave to create (as every old version does), find nothing."""
     make(connection, "gone")
-    assert connection.call(DeleteTopicsRequest(topic_names=["gone"]), version=3).responses[0].error_code == 0
+    delete = DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1000)
+    assert connection.call(delete, version=3).responses[0].error_code == 0
     (topic,) = connection.call(MetadataRequest(topics=[MetadataRequestTopic(name="gone")]), version=1).topics
     assert (topic.error_code, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
 
@@ -328,6 +331,58 @@ def test_pages_of_partitions_follow_their_cursor(connection, broker):
     request = DescribeTopicPartitionsRequest(topics=[], cursor=Cursor(topic_name="page-b", partition_index=2))
     first = connection.call(request).topics[0]
     assert (first.name, [p.partition_index for p in first.partitions]) == ("page-b", [2])
+
+
+def test_who_gives_no_time_gets_nothing_done(connection):
+    """Kafka's controller refuses what is late already; `timeout_ms` of 0 is."""
+    make(connection, "hurried", partitions=1)
+    late = ErrorCode.REQUEST_TIMED_OUT
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="too-late", num_partitions=1, replication_factor=1)], timeout_ms=0
+    )
+    assert connection.call(request).topics[0].error_code == late
+    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="hurried")], timeout_ms=-1)
+    assert connection.call(delete).responses[0].error_code == late
+    grow = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="hurried", count=2, assignments=None)], timeout_ms=0
+    )
+    assert connection.call(grow).results[0].error_code == late
+    elect = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="hurried", partitions=[0])], timeout_ms=0)
+    response = connection.call(elect)
+    assert (response.error_code, response.replica_election_results[0].partition_result[0].error_code) == (late, late)
+    row = ReassignablePartition(partition_index=0, replicas=[1])
+    move = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="hurried", partitions=[row])], timeout_ms=0
+    )
+    response = connection.call(move)
+    assert (response.error_code, response.responses[0].partitions[0].error_code) == (late, late)
+    names = {t.name: len(t.partitions) for t in connection.call(MetadataRequest(topics=None)).topics}
+    assert names["hurried"] == 1 and "too-late" not in names
+
+
+def test_a_page_begins_in_a_topic_that_was_asked_for(connection):
+    make(connection, "page-asked", "page-other", partitions=1)
+    cursor = Cursor(topic_name="page-other", partition_index=0)
+    request = DescribeTopicPartitionsRequest(topics=[PageTopic(name="page-asked")], cursor=cursor)
+    assert [t.error_code for t in connection.call(request).topics] == [ErrorCode.INVALID_REQUEST]
+
+
+def test_offsets_of_a_topic_are_listed_in_one_row(connection):
+    """Clients look a topic up by its name: of two rows one would be lost.  A timestamp that the version does not know
+    is refused before anything is looked up."""
+    make(connection, "listed", partitions=2)
+    topics = [
+        ListOffsetsTopic(name="listed", partitions=[ListOffsetsPartition(partition_index=number, timestamp=-1)])
+        for number in (0, 1)
+    ]
+    (topic,) = connection.call(ListOffsetsRequest(replica_id=-1, topics=topics)).topics
+    assert [(p.partition_index, p.error_code, p.offset) for p in topic.partitions] == [(0, 0, 0), (1, 0, 0)]
+    rows = [ListOffsetsPartition(partition_index=number, timestamp=-4) for number in (0, 9)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="listed", partitions=rows)])
+    (topic,) = connection.call(request, version=7).topics
+    assert [p.error_code for p in topic.partitions] == [ErrorCode.UNSUPPORTED_VERSION] * 2
+    (topic,) = connection.call(request, version=8).topics
+    assert [p.error_code for p in topic.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

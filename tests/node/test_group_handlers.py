@@ -306,6 +306,9 @@ def test_unknown_topics_are_refused_one_by_one(node):
         (GONE_ID, "UNKNOWN_TOPIC_ID"),
         (T_ID, "NONE"),
     ]
+    # A topic is told once, however often it is named: clients look it up by its name.
+    (topic,) = commit(node, 9, topics=[by_name[0], by_name[0]]).topics
+    assert [ErrorCode(p.error_code).name for p in topic.partitions] == ["NONE", "NONE"]
     asked = struct(9, "OffsetFetchRequestTopics", topic_id=GONE_ID, partition_indexes=[3])
     group = struct(9, "OffsetFetchRequestGroup", group_id="g", topics=[asked])
     topic = node.send(9, 10, groups=[group]).groups[0].topics[0]
@@ -401,6 +404,9 @@ def test_operations_are_told_when_asked_for(node):
     commit(node, 9)
     groups = [node.send(15, 5, groups=["g"], include_authorized_operations=asked).groups[0] for asked in (False, True)]
     assert [g.authorized_operations for g in groups] == [-(2**31), 0b110101001000]
+    # Of a group that is not there the old versions tell it too; from 6 on the error is all there is.
+    told = [node.send(15, v, groups=["no"], include_authorized_operations=True).groups[0] for v in (5, 6)]
+    assert [g.authorized_operations for g in told] == [0b110101001000, -(2**31)]
 
 
 def test_lag_counts_what_is_not_consumed(node):

@@ -121,6 +121,7 @@ def _create_topic(
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic '{name}' differs from topic '{other}' only in '.' and '_'"
         )
+    overrides = _overrides(controller, topic)
     if topic.assignments:
         assignment = _manual_assignment(controller, topic)
     else:
@@ -130,7 +131,6 @@ def _create_topic(
             ErrorCode.POLICY_VIOLATION,
             f"a request may make {PARTITIONS_PER_REQUEST_MAX} partitions, this one wants more",
         )
-    overrides = _overrides(controller, topic)
     topic_id = controller.random_uuid()
     records: list[Message] = [TopicRecord(name=name, topic_id=topic_id)]
     records += [

@@ -36,6 +36,8 @@ CLUSTER_OPERATIONS: Final = _bits(5, 7, 8, 9, 10, 11, 12)
 
 
 M = TypeVar("M", bound=Message)
+_WITH_TIME: Final = frozenset((19, 20, 37, 43, 45))
+"""API keys whose `timeout_ms` the controller obeys, as Kafka's does."""
 Refuse = Callable[["Node", Request, ErrorCode], Any]
 """A handler's `refuse`: the answer that gives every part of the request the same error."""
 
@@ -49,6 +51,9 @@ def forward(
 ) -> Any:
     """Have the controller handle a request and answer it once that is committed.  `refuse`, for answers without an
     error of their own at the top, says no to the whole (the metadata log takes no records)."""
+    if request.key in _WITH_TIME and request.body.timeout_ms <= 0:
+        assert refuse is not None  # the time has passed already: nothing is done
+        return refuse(node, request, ErrorCode.REQUEST_TIMED_OUT)
     parked = node.park(request)
     try:
         node.controller.submit(handle, parked.reply, now)

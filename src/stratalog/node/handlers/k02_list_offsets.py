@@ -52,14 +52,17 @@ def handle(node: Node, request: Request, now: Millis) -> ListOffsetsResponse:
             key = (topic.name, row.partition_index)
             (twice if key in asked else asked).add(key)
     said: set[tuple[str, int]] = set()
-    responses = []
+    responses: dict[str, list[ListOffsetsPartitionResponse]] = {}
     for topic in body.topics:
-        rows = []
         for row in topic.partitions:
+            rows = responses.setdefault(topic.name, [])  # a topic is told once, however often it is named
             if (topic.name, row.partition_index) in twice:
                 if (topic.name, row.partition_index) not in said:  # once: clients look it up by name
                     said.add((topic.name, row.partition_index))
                     rows.append(_error(row, ErrorCode.INVALID_REQUEST))
+                continue
+            if request.version > 0 and not _is_known(row.timestamp, request.version):
+                rows.append(_error(row, ErrorCode.UNSUPPORTED_VERSION))
                 continue
             partition = node.partitions.get((topic.name, row.partition_index))
             if partition is None:
@@ -76,8 +79,14 @@ def handle(node: Node, request: Request, now: Millis) -> ListOffsetsResponse:
                     rows.append(_one(partition, row, isolation, request.version))
             except ApiError as error:
                 rows.append(_error(row, error.code))
-        responses.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
-    return ListOffsetsResponse(topics=responses)
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name=name, partitions=rows) for name, rows in responses.items()]
+    )
+
+
+def _is_known(timestamp: int, version: int) -> bool:
+    """Whether the version has a meaning for the timestamp."""
+    return timestamp >= EARLIEST or _SINCE.get(timestamp, version + 1) <= version
 
 
 def _one(
@@ -85,8 +94,6 @@ def _one(
 ) -> ListOffsetsPartitionResponse:
     log = partition.log
     timestamp = row.timestamp
-    if timestamp < 0 and _SINCE.get(timestamp, 0) > version:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     found = (-1, -1, -1)  # timestamp, offset, leader epoch
     if timestamp == LATEST:
         found = (-1, partition.bound(isolation), partition.leader_epoch)
@@ -97,12 +104,10 @@ def _one(
         found = (-1, offset, _epoch_of(partition, offset))
     elif timestamp == LATEST_TIERED:
         pass
-    elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
+    else:
         hit = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         if hit is not None and hit.offset < partition.bound(isolation):
             found = (hit.timestamp, hit.offset, hit.leader_epoch)
-    else:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     return _answer(row, found, version)
 
 

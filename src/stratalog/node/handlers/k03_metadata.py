@@ -52,7 +52,10 @@ def handle(node: Node, request: Request, now: Millis) -> MetadataResponse:
 def _by_id_too_early(body: MetadataRequest) -> MetadataResponse:
     """Versions 10 and 11 have room for a topic's id in the question, and no way to answer by it."""
     code = ErrorCode.INVALID_REQUEST
-    topics = [_unknown(topic.name or "", topic.topic_id, code) for topic in body.topics or ()]
+    topics = [
+        MetadataResponseTopic(error_code=int(code), name=topic.name or "", topic_id=topic.topic_id, partitions=[])
+        for topic in body.topics or ()
+    ]
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
 
 
@@ -112,7 +115,10 @@ def respond(node: Node, request: Request, image: MetadataImage, refused: dict[st
         topics = [_described(image, topic, reachable, operations) for topic in image.topics.values()]
     else:
         seen: set[tuple[str | None, Uuid]] = set()
+        by_id = any(asked.topic_id != ZERO_UUID for asked in body.topics)
         for asked in body.topics:
+            if by_id and asked.topic_id == ZERO_UUID:
+                continue  # one id, and only ids are looked at
             # An id decides, whatever name stands beside it; a topic that is asked for twice is told once.
             name = asked.name if asked.topic_id == ZERO_UUID else None
             if (name, asked.topic_id) in seen:
@@ -125,10 +131,10 @@ def respond(node: Node, request: Request, image: MetadataImage, refused: dict[st
                 code = ErrorCode.INVALID_REQUEST if asked.topic_id == ZERO_UUID else ErrorCode.UNKNOWN_TOPIC_ID
                 topics.append(_unknown(None if request.version >= 12 else "", asked.topic_id, code))
             elif why_bad_name(name) is not None:
-                topics.append(_unknown(name, ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION))
+                topics.append(_unknown(name, ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION, operations))
             else:
                 code = ErrorCode(refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-                topics.append(_unknown(name, ZERO_UUID, code))
+                topics.append(_unknown(name, ZERO_UUID, code, operations))
     cluster = CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=brokers,
@@ -139,9 +145,14 @@ def respond(node: Node, request: Request, image: MetadataImage, refused: dict[st
     )
 
 
-def _unknown(name: str | None, topic_id: Uuid, code: ErrorCode) -> MetadataResponseTopic:
+def _unknown(name: str | None, topic_id: Uuid, code: ErrorCode, operations: int = NOT_ASKED) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        error_code=int(code), name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS, partitions=[]
+        error_code=int(code),
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+        topic_authorized_operations=operations,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.base.errors import ErrorCode
-from stratalog.base.types import ZERO_UUID, Millis
+from stratalog.base.types import ZERO_UUID, Millis, Uuid
 from stratalog.coordinator.group import events as ev
 from stratalog.protocol.k08_offset_commit import (
     OffsetCommitResponse,
@@ -28,20 +28,21 @@ def handle(node: Node, request: Request, now: Millis) -> Parked:
     by_id = request.version >= 10
     image = node.image
     topics: list[ev.CommitTopic] = []
-    answers: list[OffsetCommitResponseTopic] = []
+    answers: dict[str | Uuid, list[OffsetCommitResponsePartition]] = {}
     places: list[list[OffsetCommitResponsePartition]] = []
     for asked in body.topics:
         topic = image.topic_of(asked.topic_id) if by_id else image.topic(asked.name)
         missing = ErrorCode.NONE
         if topic is None:
             missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        entries: list[OffsetCommitResponsePartition] = []
+            answers.setdefault(asked.topic_id if by_id else asked.name, [])
         known: list[OffsetCommitResponsePartition] = []
         offsets: list[ev.OffsetToCommit] = []
         for partition in asked.partitions:
             index = partition.partition_index
             entry = OffsetCommitResponsePartition(partition_index=index, error_code=missing)
-            entries.append(entry)
+            # A topic is told once, however often it is named.
+            answers.setdefault(asked.topic_id if by_id else asked.name, []).append(entry)
             if topic is None:
                 continue
             if index not in topic.partitions:
@@ -56,18 +57,20 @@ def handle(node: Node, request: Request, now: Millis) -> Parked:
                     partition.committed_metadata or "",
                 )
             )
-        answers.append(
-            OffsetCommitResponseTopic(
-                name=asked.name if not by_id else "",
-                topic_id=asked.topic_id if by_id else ZERO_UUID,
-                partitions=entries,
-            )
-        )
         if topic is not None and offsets:
             topics.append(ev.CommitTopic(topic.name, topic.id, offsets))
             places.append(known)
     parked = node.park(request)
-    response = OffsetCommitResponse(topics=answers)
+    response = OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name="" if isinstance(key, Uuid) else key,
+                topic_id=key if isinstance(key, Uuid) else ZERO_UUID,
+                partitions=entries,
+            )
+            for key, entries in answers.items()
+        ]
+    )
 
     def done(reply: ev.CommitReply) -> None:
         for entries, codes in zip(places, reply.partitions, strict=True):

@@ -50,8 +50,8 @@ def handle(node: Node, request: Request, now: Millis) -> Parked:
 def _fill(answer: DescribedGroup, reply: ev.DescribeReply, version: int) -> None:
     answer.group_state = reply.state
     if reply.error is ErrorCode.GROUP_ID_NOT_FOUND:
-        answer.authorized_operations = _NOT_ASKED
         if version >= 6:
+            answer.authorized_operations = _NOT_ASKED
             answer.error_code = reply.error
             answer.error_message = f"Group {answer.group_id} not found."
         return

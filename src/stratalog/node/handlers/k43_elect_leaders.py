@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, request: Request, now: Millis) -> Any:
+    if request.body.topic_partitions == []:
+        return ElectLeadersResponse(replica_election_results=[])  # nothing takes no time
     try:
-        return forward(node, request, now, lambda controller: controller.elect_leaders(request.body, now))
+        return forward(node, request, now, lambda controller: controller.elect_leaders(request.body, now), refuse)
     except ApiError as error:
         return refuse(node, request, error.code)
 
@@ -34,7 +36,7 @@ def refuse(node: Node, request: Request, code: ErrorCode) -> ElectLeadersRespons
     """The whole and every part of the request answered with one error: version 0 has no place for the whole's."""
     body = body_of(request, ElectLeadersRequest)
     return ElectLeadersResponse(
-        error_code=int(code),
+        error_code=int(code) if request.version >= 1 else 0,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic.topic,

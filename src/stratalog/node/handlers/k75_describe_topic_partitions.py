@@ -31,7 +31,7 @@ def handle(node: Node, request: Request, now: Millis) -> DescribeTopicPartitions
     names = sorted({topic.name for topic in body.topics}) if body.topics else sorted(image.topics_by_name)
     first = 0
     if body.cursor is not None:
-        if body.cursor.partition_index < 0:
+        if body.cursor.partition_index < 0 or (body.topics and body.cursor.topic_name not in names):
             return refuse_body(body, ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= body.cursor.topic_name]
         if names and names[0] == body.cursor.topic_name:
