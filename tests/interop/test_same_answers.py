@@ -629,6 +629,14 @@ for _time in (0, -1):
     case(f"no time: reassign nothing, {_time}")(
         lambda _, t=_time: k45.AlterPartitionReassignmentsRequest(topics=[], timeout_ms=t)  # type: ignore[misc]
     )
+case("directories: one topic in two rows")(
+    lambda _: k35.DescribeLogDirsRequest(
+        topics=[
+            k35.DescribableLogDirTopic(topic="t", partitions=[0]),
+            k35.DescribableLogDirTopic(topic="t", partitions=[1, 9]),
+        ]
+    )
+)
 case("elect: nothing")(lambda _: elect(0))
 
 

@@ -333,6 +333,15 @@ def test_pages_of_partitions_follow_their_cursor(connection, broker):
     assert (first.name, [p.partition_index for p in first.partitions]) == ("page-b", [2])
 
 
+def test_directories_are_told_of_every_row_of_a_topic(connection):
+    """Some clients write one row for each partition."""
+    make(connection, "rows", partitions=2)
+    rows = [DescribableLogDirTopic(topic="rows", partitions=[number]) for number in (0, 1, 9)]
+    (directory,) = connection.call(DescribeLogDirsRequest(topics=rows)).results
+    (topic,) = directory.topics
+    assert sorted(row.partition_index for row in topic.partitions) == [0, 1]
+
+
 def test_who_gives_no_time_gets_nothing_done(connection):
     """Kafka's controller refuses what is late already; `timeout_ms` of 0 is."""
     make(connection, "hurried", partitions=1)

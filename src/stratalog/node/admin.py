@@ -4,7 +4,7 @@ Loop only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stratalog.base.errors import ErrorCode
@@ -71,6 +71,14 @@ def body_of(request: Request, kind: type[M]) -> M:
         request.frame = None
     body: M = request.body
     return body
+
+
+def by_topic(rows: Iterable[tuple[str, Iterable[int]]]) -> dict[str, set[int]]:
+    """The partitions that a request names, by topic: a topic may stand in several rows."""
+    found: dict[str, set[int]] = {}
+    for topic, partitions in rows:
+        found.setdefault(topic, set()).update(partitions)
+    return found
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stratalog.base.errors import ErrorCode
 from stratalog.base.types import Millis
+from stratalog.node.admin import by_topic
 from stratalog.node.request import Request
 from stratalog.protocol.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def handle(node: Node, request: Request, now: Millis) -> DescribeLogDirsResponse:
     body: DescribeLogDirsRequest = request.body
-    wanted = None if body.topics is None else {topic.topic: set(topic.partitions) for topic in body.topics}
+    wanted = None if body.topics is None else by_topic((t.topic, t.partitions) for t in body.topics)
     results = []
     for directory in node.logs.directories:
         if directory.failure is not None:

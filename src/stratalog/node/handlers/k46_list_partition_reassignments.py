@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.base.types import Millis
+from stratalog.node.admin import by_topic
 from stratalog.node.request import Request
 from stratalog.protocol.k46_list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def handle(node: Node, request: Request, now: Millis) -> ListPartitionReassignmentsResponse:
     body: ListPartitionReassignmentsRequest = request.body
-    wanted = None if body.topics is None else {topic.name: set(topic.partition_indexes) for topic in body.topics}
+    wanted = None if body.topics is None else by_topic((t.name, t.partition_indexes) for t in body.topics)
     topics = []
     for topic in node.image.topics.values():
         if wanted is not None and topic.name not in wanted:
