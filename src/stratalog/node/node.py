@@ -175,7 +175,10 @@ class Node:
         if position > size or length < -1:
             raise Malformed("the client id is longer than the frame")
         if version >= route.flexible:
-            position = skip_tags(frame, position)
+            if position < size and not frame[position]:
+                position += 1
+            else:
+                position = skip_tags(frame, position)
         metrics = self.metrics
         metrics.requests[key] += 1
         metrics.bytes_in += size + 4

@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 
 from stratalog.base.types import Buffer
 from stratalog.records.errors import CorruptBatch
-from stratalog.records.kernels import OK, TEXTS, best
+from stratalog.records.kernels import OK, TEXTS, best, kernels_ready, note_plain
 
 
 class WalkSummary(NamedTuple):
@@ -48,6 +48,8 @@ def validate_records(
     """
     if count < 0:
         raise CorruptBatch(f"a batch has {count} records")
+    if not kernels_ready():
+        note_plain(count)
     answer = best().walk(data, count, base_timestamp)
     if answer[0] != OK:
         fail(answer[0], answer[1], f"record {answer[2]}")

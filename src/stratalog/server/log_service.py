@@ -32,6 +32,7 @@ from stratalog.metadata.topic_config import TOPIC_KEYS
 from stratalog.node.config import BrokerConfig
 from stratalog.node.node import Node
 from stratalog.protocol.disk.metadata import BrokerRegistrationChangeRecord
+from stratalog.records.kernels import kernels_ready, kernels_wanted, load_kernels
 from stratalog.server.pool import ThreadPool
 from stratalog.storage.config import LogConfig
 
@@ -44,6 +45,8 @@ CLEANERS_MAX: Final = 64
 """Beyond this, cleaners wait for each other."""
 STATUS_DELAY_MS: Final = 1_000
 RESERVE_LOOK_MS: Final = 60_000
+KERNELS_LOOK_MS: Final = 1_000
+"""How long compressed batches are walked by the plain twin at most, once there are many of them."""
 _LOG_KEYS: Final = {"node.id", "log.dirs", "metadata.log.dir", "stratalog.retention.future.timestamp.cap.ms"} | {
     name for key in TOPIC_KEYS.values() for name, _ in key.synonyms
 }
@@ -143,6 +146,7 @@ class LogService:
         for directory in self.logs.online:
             reserve.hold(self._disk, directory.path)
         node.after(RESERVE_LOOK_MS, self._hold_reserve)
+        node.after(KERNELS_LOOK_MS, self._look_for_kernels)
         self.background.start()
         self.cleaner.start(config["log.initial.task.delay.ms"])
         self.moves.start()
@@ -198,6 +202,21 @@ class LogService:
                 reserve.hold(self._disk, path)
 
         self.background_pool.submit("reserve", work, done)
+
+    def _look_for_kernels(self, _: Millis) -> None:
+        """A broker that gets compressed batches wants the kernels; one that gets none does not pay for them."""
+        node = self._node
+        assert node is not None
+        if not kernels_wanted():
+            if not kernels_ready():
+                node.after(KERNELS_LOOK_MS, self._look_for_kernels)
+            return
+
+        def done(_: Any, error: BaseException | None) -> None:
+            if error is not None:
+                log.warning("the kernels could not be loaded, compressed batches take longer: %s", error)
+
+        self.background_pool.submit("kernels", load_kernels, done)
 
     # --- what `stratalog why` reads ----------------------------------------------------------------------------------
     def _status_soon(self) -> None:
