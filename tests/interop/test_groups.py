@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from stratalog.coordinator.group.coordinator import GroupCoordinator
 from stratalog.node.config import BrokerConfig
 from stratalog.server.process import Broker
 
@@ -33,6 +34,26 @@ def start(directory, port: int = 0) -> Broker:
         f"num.partitions={PARTITIONS}",
     ]
     return Broker(BrokerConfig.load("", options), fsync_metadata=False).start()
+
+
+@pytest.fixture(autouse=True)
+def deadlines(monkeypatch):
+    """In each turn of the loop: what the coordinator remembers of its partitions' deadlines is what they are."""
+    wrong = []
+    asked = []
+    remembered = GroupCoordinator.deadline
+
+    def checked(self):
+        told = remembered(self)
+        real = [at for at in (runtime.deadline() for runtime in self.runtimes.values()) if at is not None]
+        asked.append(told)
+        if told != min(real, default=None):
+            wrong.append((told, real))
+        return told
+
+    monkeypatch.setattr(GroupCoordinator, "deadline", checked)
+    yield
+    assert asked and wrong == []
 
 
 @pytest.fixture

@@ -49,6 +49,12 @@ class GroupCoordinator:
         self.clock = clock
         self.rng = rng
         self.runtimes: dict[int, Runtime] = {}
+        self._deadlines: dict[int, Millis] = {}
+        """When the runtime of each partition wants its `tick`, as of its last event."""
+        self._touched: dict[int, None] = {}
+        """Partitions whose runtime had an event since `deadline` was asked: there are fifty of them, and the loop asks
+        in each turn."""
+        self._deadline: Millis | None = None
 
     # --- partitions come and go -----------------------------------------------------------------------------------
 
@@ -60,11 +66,13 @@ class GroupCoordinator:
         )
         runtime.epoch = epoch
         self.runtimes[partition] = runtime
+        self._touched[partition] = None
         runtime.elect(self._now())
 
     def resign(self, partition: int) -> None:
         """This broker does not lead the partition any more, or it goes offline."""
         runtime = self.runtimes.pop(partition, None)
+        self._touched[partition] = None
         if runtime is not None:
             runtime.resign(self._now())
 
@@ -73,11 +81,13 @@ class GroupCoordinator:
         what is there."""
         runtime = self.runtimes.get(partition)
         if runtime is not None and runtime.state in (State.ACTIVE, State.LOADING):
+            self._touched[partition] = None
             runtime.fail(error, self._now())
 
     def high_watermark_moved(self, partition: int) -> None:
         runtime = self.runtimes.get(partition)
         if runtime is not None:
+            self._touched[partition] = None
             runtime.high_watermark_moved(self._now())
 
     def configure(self, config: GroupConfig) -> None:
@@ -95,14 +105,17 @@ class GroupCoordinator:
 
     def submit(self, event: ev.Event, group_id: str) -> None:
         """Hand an event to the group's shard; the reply goes to `event.ticket`, now or later."""
-        runtime = self.runtimes.get(self.partition_of(group_id))
+        partition = self.partition_of(group_id)
+        runtime = self.runtimes.get(partition)
         if runtime is None:
             event.ticket(ev.refusal(event, ErrorCode.NOT_COORDINATOR))
         else:
+            self._touched[partition] = None
             runtime.submit(event.ticket, event, self._now())
 
     def forget_topics(self, topics: list[tuple[str, Uuid]]) -> None:
         """Topics were deleted: their committed offsets get tombstones on every partition led here."""
+        self._touched.update(dict.fromkeys(self.runtimes))
         for runtime in self._active():
             runtime.submit(_nobody, ev.ForgetTopics(_nobody, topics), self._now())
 
@@ -122,20 +135,30 @@ class GroupCoordinator:
 
     def deadline(self) -> Millis | None:
         """When `tick` wants to be called, in monotonic time; 0 for at once."""
-        deadlines = [at for at in (runtime.deadline() for runtime in self.runtimes.values()) if at is not None]
-        return min(deadlines, default=None)
+        if self._touched:
+            for partition in self._touched:
+                runtime = self.runtimes.get(partition)
+                at = None if runtime is None else runtime.deadline()
+                if at is None:
+                    self._deadlines.pop(partition, None)
+                else:
+                    self._deadlines[partition] = at
+            self._touched.clear()
+            self._deadline = min(self._deadlines.values(), default=None)
+        return self._deadline
 
     def tick(self, now: Now) -> None:
         """Sessions and rebalances that are over, a step of loading.  Loads one partition at a time, so that each call
         is short."""
         has_loaded = False
-        for runtime in list(self.runtimes.values()):
+        for partition, runtime in list(self.runtimes.items()):
             if runtime.state is State.LOADING:
                 if has_loaded:
                     continue
                 has_loaded = True
             at = runtime.deadline()
             if at is not None and at <= now.monotonic_ms:
+                self._touched[partition] = None
                 runtime.tick(now)
 
     # --- what metrics and tools ask; from any thread --------------------------------------------------------------
