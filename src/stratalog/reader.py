@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from stratalog.base.failures import Malformed
@@ -50,7 +50,7 @@ from stratalog.records.kernels import (
 from stratalog.server.disk import RealDisk, RealFile
 from stratalog.storage import layout
 from stratalog.storage.checkpoints import TopicPartition, read_offsets
-from stratalog.storage.producers import read_snapshot
+from stratalog.storage.producers import ProducerEntry, read_snapshot
 from stratalog.storage.scan import resync, why_invalid
 from stratalog.storage.scan import scan as scan_headers
 
@@ -619,12 +619,13 @@ class _Transactions:
     def _find_open(self) -> None:
         """The transactions that are open at `begin`: from the snapshot of its segment, and what follows it there."""
         segments = self._reader._segments(required=True)
-        segment = segments[max(bisect_left(segments, (self._begin + 1,)) - 1, 0)]
-        try:
-            entries = read_snapshot(self._disk, layout.path_of(self._reader.directory, segment.base, layout.SNAPSHOT))
-        except (FileNotFoundError, Malformed):
-            entries = []  # Kafka rebuilds a snapshot that is missing or damaged; the log alone is what there is here
+        place = max(bisect_left(segments, (self._begin + 1,)) - 1, 0)
+        segment = segments[place]
+        bases = [one.base for one in segments[place::-1]]
+        behind, entries = newest_snapshot(self._disk, self._reader.directory, bases)
         self._open = {entry.producer_id: entry.txn_first_offset for entry in entries if entry.txn_first_offset >= 0}
+        for one in segments[place - behind : place]:
+            self._go_through(one, 0, MAX_INT64, self._open)
         if segment.base < self._begin:
             self._go_through(segment, 0, self._begin, self._open)
 
@@ -678,6 +679,22 @@ class _Transactions:
             if not offsets or base > offsets[-1]:
                 offsets.append(base)
                 committed.append(marker.committed)
+
+
+def newest_snapshot(disk: RealDisk, directory: str, bases: Sequence[int]) -> tuple[int, list[ProducerEntry]]:
+    """The producers where the segment `bases[0]` begins, as far as a snapshot knows them; `bases` are it and those
+    before it, the newest first.  Also how many segments before it are to be gone through to know the rest.
+
+    A broker writes a segment's snapshot after it has made the segment, and one may be damaged: then the newest one
+    before it counts.  Where there is none at all (a first roll that is just happening, or segments that no broker has
+    written) only the segment before is looked at.
+    """
+    for behind, base in enumerate(bases):
+        try:
+            return behind, read_snapshot(disk, layout.path_of(directory, base, layout.SNAPSHOT))
+        except (FileNotFoundError, Malformed):
+            continue
+    return min(len(bases) - 1, 1), []
 
 
 def behind_damage(path: str, file: RealFile, position: int, end: int, before: int, *, tolerant: bool) -> int:

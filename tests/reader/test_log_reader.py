@@ -267,6 +267,23 @@ def test_a_transaction_open_since_earlier_segments_is_known_from_the_snapshot(tr
     assert offsets(reader.scan(start=200, isolation="uncommitted")) == [200, 201, 202]
 
 
+def test_the_snapshot_before_counts_where_the_newest_is_missing_or_damaged(transactional):
+    """A broker writes a segment's snapshot after it has made the segment: a reader may come in between."""
+    from stratalog.storage.producers import ProducerEntry, encode_snapshot
+
+    with open(transactional.file(100, ".snapshot"), "wb") as file:
+        file.write(encode_snapshot([ProducerEntry(9, 0, -1, 5, 50, [(0, 50, 0, 5)])]))
+    transactional.segment(200, [simple(200, 3)])
+    transactional.segment(300, [simple(300, 3)])
+    reader = stratalog.open(transactional.path)
+    assert offsets(reader.scan(start=300)) == [], "producer 9 has been undecided since 50"
+    with open(transactional.file(300, ".snapshot"), "wb") as file:
+        file.write(b"noise")
+    assert offsets(reader.scan(start=300)) == []
+    transactional.segment(200, [simple(200, 3), marker(203, 9, committed=True)])
+    assert offsets(stratalog.open(transactional.path).scan(start=300)) == [300, 301, 302]
+
+
 # --- tails and damage -----------------------------------------------------------------------------------------------
 def test_zeros_behind_a_preallocated_segment_are_no_records(tmp_path):
     directory = Directory(tmp_path)

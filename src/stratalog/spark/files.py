@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from stratalog.base.failures import Malformed
-from stratalog.reader import LogChanged, LogReader, behind_damage, open_log
+from stratalog.reader import LogChanged, LogReader, behind_damage, newest_snapshot, open_log
 from stratalog.records.batch import read_header
 from stratalog.records.control import marker_of
 from stratalog.records.kernels import load_kernels
@@ -28,7 +28,6 @@ from stratalog.spark.options import ReadOptions, Selection, TopicPartition
 from stratalog.spark.origin import Slice, Span, lost, matching
 from stratalog.storage import layout
 from stratalog.storage.checkpoints import read_offsets, read_topic_id
-from stratalog.storage.producers import ProducerEntry, read_snapshot
 from stratalog.storage.scan import CONTROL, TRANSACTIONAL, scan
 
 _ENTRY: Final = struct.Struct(">ii")
@@ -216,13 +215,6 @@ def _entries_at(disk: RealDisk, log: str, base: int, goals: Sequence[int]) -> It
             yield goal, (base + entries[found][0] + 1, positions[found])
 
 
-def _snapshot(disk: RealDisk, directory: str, base: int) -> list[ProducerEntry] | None:
-    try:
-        return read_snapshot(disk, layout.path_of(directory, base, layout.SNAPSHOT))
-    except (FileNotFoundError, Malformed):
-        return None
-
-
 class _Tail:
     """Where a log ends and where it is stable, followed from call to call: a stream asks again and again."""
 
@@ -253,22 +245,10 @@ class _Tail:
         return min([end, *self._open.values()]), end
 
     def _begin(self, disk: RealDisk, directory: str, base: int) -> None:
-        """The transactions that are open where the last segment begins stand in its snapshot of the producers.
-
-        A broker writes that one after it has made the segment, and one may be damaged: then the newest snapshot before
-        it counts, and the segments since are gone through.  Where there is none at all (a first roll that is just
-        happening, or segments that no broker has written) only the segment before is looked at.
-        """
+        """The transactions that are open where the last segment begins stand in its snapshot of the producers."""
         self._base = -1
         closed = sorted((one for one in _segments(directory).items() if one[0] < base), reverse=True)
-        behind, entries = next(
-            (
-                (place, found)
-                for place, start in enumerate((base, *(first for first, _ in closed)))
-                if (found := _snapshot(disk, directory, start)) is not None
-            ),
-            (min(len(closed), 1), []),
-        )
+        behind, entries = newest_snapshot(disk, directory, [base, *(first for first, _ in closed)])
         self._open = {e.producer_id: e.txn_first_offset for e in entries if e.txn_first_offset >= 0}
         for first, path in reversed(closed[:behind]):
             self._position, self._end = 0, first
