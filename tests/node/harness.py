@@ -79,7 +79,7 @@ class Bench:
         self.logs.open()
         self.logs.load(self.clock.now_ms())
         self.node = Node(
-            config=None,
+            config={"fetch.max.bytes": 55 << 20},
             node_id=1,
             cluster_id="cluster",
             clock=self.clock,

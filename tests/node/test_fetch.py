@@ -117,6 +117,16 @@ def test_the_first_batch_comes_whole_and_the_rest_keeps_to_the_limit(bench: Benc
     assert [len(values(row)) for row in rows] == [1, 1, 1]
 
 
+def test_the_broker_has_a_limit_of_its_own(bench: Bench) -> None:
+    """`fetch.max.bytes`, whatever the client asks for."""
+    bench.create("orders", 3)
+    for index in range(3):
+        put(bench, "orders", b"x" * 1000, index=index)
+    bench.node.config["fetch.max.bytes"] = 2500
+    rows = bench.ask("Fetch", 12, fetch("orders", (0, 0), (1, 0), (2, 0))).responses[0].partitions
+    assert [len(values(row)) for row in rows] == [1, 1, 0]
+
+
 def test_version_2_cuts_a_batch_at_the_limit_as_it_always_did(bench: Bench) -> None:
     bench.create("orders")
     put(bench, "orders", b"x" * 1000)

@@ -38,8 +38,6 @@ from stratalog.storage.values import AbortedTxn, Isolation
 if TYPE_CHECKING:
     from stratalog.node.node import Node
 
-_FETCH_BYTES_MAX: Final = 55 << 20
-"""`fetch.max.bytes`, Kafka's default: the most that one answer carries."""
 _WAIT_MS_MAX: Final = 30 * 60 * 1000
 """A client may ask to wait for ever; a parked request must end."""
 
@@ -70,7 +68,7 @@ class Fetch:
         self.session: Session | None = None
         self.incremental = False
         self.isolation = Isolation.TXN_COMMITTED if body.isolation_level == 1 else Isolation.HIGH_WATERMARK
-        self.max_bytes = min(body.max_bytes if request.version >= 3 else MAX_INT32, _FETCH_BYTES_MAX)
+        self.max_bytes = min(body.max_bytes if request.version >= 3 else MAX_INT32, node.config["fetch.max.bytes"])
         self.min_bytes = min(body.min_bytes, self.max_bytes)
         self.wanted: list[Wanted] = []
 

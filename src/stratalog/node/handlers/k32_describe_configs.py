@@ -37,7 +37,14 @@ if TYPE_CHECKING:
 def handle(node: Node, request: Request, now: Millis) -> DescribeConfigsResponse:
     body: DescribeConfigsRequest = request.body
     results = []
+    # A resource that is asked for twice is told once: its answer may be a thousand times as large as its name.
+    asked = set()
     for resource in body.resources:
+        keys = resource.configuration_keys
+        question = (resource.resource_type, resource.resource_name, None if keys is None else tuple(keys))
+        if question in asked:
+            continue
+        asked.add(question)
         code, message = ErrorCode.NONE, None
         configs: list[DescribeConfigsResourceResult] = []
         try:
