@@ -69,6 +69,11 @@ class Metrics:
         self.sources: list[Callable[[], Iterable[Sample]]] = []
         """Gauges that are read when somebody asks."""
 
+    def observe(self, key: int, elapsed_us: int, count: int) -> None:
+        """So many requests with this key took so long."""
+        self.elapsed_us[key] += elapsed_us * count
+        self.latency[key][bucket_of(elapsed_us)] += count
+
     # --- printing -------------------------------------------------------------------------------------------------
 
     def samples(self, names: dict[int, str], monotonic_ms: int) -> Iterable[tuple[str, str, str, float]]:

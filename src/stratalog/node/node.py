@@ -31,7 +31,7 @@ from stratalog.metadata import features
 from stratalog.node import groups, handlers
 from stratalog.node.metrics import Metrics
 from stratalog.node.producer_ids import ProducerIds
-from stratalog.node.request import Answer, Output, Parked, Peer, Request
+from stratalog.node.request import LATER, Answer, Output, Parked, Peer, Request
 from stratalog.node.sessions import FetchSessions
 from stratalog.node.timers import Callback, Timer, Timers
 from stratalog.protocol.apis import APIS, Api
@@ -200,6 +200,8 @@ class Node:
             answer = handle(self, request, now)
         except ApiError as error:
             self._fail(request, error)
+            return request
+        if answer is LATER:
             return request
         if answer is None:
             request.output = []

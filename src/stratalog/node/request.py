@@ -7,7 +7,7 @@ the requests of a connection in the order of their arrival and sends what is com
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.base.types import Buffer, ConnectionId, FileRegion, Millis
 
@@ -102,6 +102,15 @@ class Parked:
         """Send the answer, encoded in the request's version."""
         assert self.request.output is None, "a request is answered once"
         self._node.complete(self.request, message)
+
+
+class Later:
+    """The answer of a handler that will fill in the request's `output` by itself, in this turn or later."""
+
+    __slots__ = ()
+
+
+LATER: Final = Later()
 
 
 class Answer:

@@ -36,7 +36,6 @@ from stratalog.base import limits
 from stratalog.base.failures import Malformed
 from stratalog.base.ports import Clock, Pool
 from stratalog.base.types import Buffer, ConnectionId, FileRegion, Millis
-from stratalog.node.metrics import bucket_of
 from stratalog.node.request import Peer
 from stratalog.server.connection import BufferPool, Connection
 
@@ -546,18 +545,23 @@ class Loop:
         while ready:
             batch = ready[:]
             ready.clear()
-            latency = self.node.metrics.latency
-            elapsed_us = self.node.metrics.elapsed_us
+            observe = self.node.metrics.observe
             now_us = perf_counter_ns() // 1000
+            key, received_us, count = batch[0].key, batch[0].received_us, 0
+            peer = connection = None
             for request in batch:
-                elapsed = now_us - request.received_us
-                elapsed_us[request.key] += elapsed
-                latency[request.key][bucket_of(elapsed)] += 1
-                connection = connections.get(request.peer.connection)
+                if request.received_us != received_us or request.key != key:
+                    observe(key, now_us - received_us, count)
+                    key, received_us, count = request.key, request.received_us, 0
+                count += 1  # what came in one turn with one key took equally long
+                if request.peer is not peer:
+                    peer = request.peer
+                    connection = connections.get(peer.connection)
                 if connection is not None:
                     queue = connection.queue
                     if queue and queue[0].output is not None:
                         self._flush(connection)
+            observe(key, now_us - received_us, count)
 
     def _flush(self, connection: Connection) -> None:
         """Send what is answered at the head of the queue."""

@@ -190,16 +190,22 @@ class Segment:
         if greatest is None:
             greatest = self.max_timestamp
         since, interval = self.bytes_since_index, self.index_interval
+        room = 0  # index entries that there is room for, as far as is known: asked for when one is due
         for _, last, timestamp, size in written:
             if timestamp > greatest:
                 self._max_timestamp = greatest = timestamp
                 self._offset_of_max_timestamp = last
             if not position:
                 self.first_timestamp = timestamp
-            if since > interval and self.entries_left():
-                self.offset_index.append(last, position)
-                self.time_index.maybe_append(greatest, self._offset_of_max_timestamp)
-                since = 0
+            if since > interval:
+                if not room:
+                    room = self.entries_left()
+                if room:
+                    room -= 1
+                    self.offset_index.append(last, position)
+                    if greatest > self.time_index.last_timestamp:
+                        self.time_index.maybe_append(greatest, self._offset_of_max_timestamp)
+                    since = 0
             since += size
             position += size
         self.bytes_since_index = since

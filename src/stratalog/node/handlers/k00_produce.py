@@ -17,7 +17,7 @@ from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError, Malformed
 from stratalog.base.limits import REQUEST_ELEMENTS_MAX
 from stratalog.base.types import Millis
-from stratalog.node.request import Parked, Request
+from stratalog.node.request import LATER, Parked, Request
 from stratalog.protocol.compiler import uvarint, uvarint_bytes
 from stratalog.protocol.headers import skip_tags
 from stratalog.protocol.k00_produce import (
@@ -181,7 +181,7 @@ def handle(node: Node, request: Request, now: Millis) -> Any:
                 _check_text(key)
             topics.append((raw, [(None, index, None, code, code.text, ()) for index, _ in partitions]))
         node.produced.append(produced)
-        return Parked(node, request)
+        return LATER
     metrics = node.metrics
     for raw, key, partitions in wanted:
         entries: list[Entry] = []
@@ -228,7 +228,7 @@ def handle(node: Node, request: Request, now: Millis) -> Any:
                 code = ErrorCode.KAFKA_STORAGE_ERROR
                 entries.append((None, index, None, code, code.text, ()))
     node.produced.append(produced)
-    return Parked(node, request)
+    return LATER
 
 
 _NONE: Final = ErrorCode.NONE
