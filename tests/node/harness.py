@@ -64,6 +64,9 @@ class Effects:
     def close(self, connection: ConnectionId, reason: str) -> None:
         self.closed.append((connection, reason))
 
+    def flush(self) -> None:
+        """Answers are looked at when the turn is over."""
+
 
 class Bench:
     """The node and what a test does with it."""

@@ -56,6 +56,9 @@ class Effects(Protocol):
 
     def close(self, connection: ConnectionId, reason: str) -> None: ...
 
+    def flush(self) -> None:
+        """Send what is answered so far; the rest of the turn takes its time."""
+
 
 class Core(Protocol):
     """A state machine beside the partitions that has timers of its own."""
@@ -371,6 +374,8 @@ class Node:
                 for entry in produced:
                     entry.written(self, now)
                 self.broken.clear()
+                if woken:  # producers need not wait until their consumers' answers are made
+                    self.effects.flush()
             for partition in committed:
                 for listener in partition.listeners:
                     listener(partition, now)

@@ -294,7 +294,7 @@ class Loop:
                 if event & (_GONE | _RDHUP) and not connection.closed and not event & _IN:
                     self._close(connection, "")
                 if len(node.ready) > limits.ANSWERS_PER_TURN_MAX:
-                    self._flush_ready()
+                    self.flush()
             elif fd == self._wake_fd:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(fd)
@@ -306,7 +306,7 @@ class Loop:
                 self._accept(self._listeners[fd])
         node.end_of_wakeup(now)
         if node.ready:
-            self._flush_ready()
+            self.flush()
         if self._used:
             self._release()
         if self._accept_paused and monotonic >= self._accept_at:
@@ -539,7 +539,8 @@ class Loop:
 
     # --- sending --------------------------------------------------------------------------------------------------
 
-    def _flush_ready(self) -> None:
+    def flush(self) -> None:
+        """`node.Effects`: send what is answered."""
         connections = self._connections
         ready = self.node.ready
         while ready:
