@@ -17,8 +17,11 @@ BATCH = st.fixed_dictionaries(
         "epoch": st.integers(0, 1),
         "sequence": st.sampled_from([0, 1, 2, 3, 2**31 - 1, -1]),
         "base": st.sampled_from([0, 0, 0, 5]),
-        "damage": st.sampled_from([None, None, None, 18, 26, 60, 66, -1]),
+        "damage": st.sampled_from([None, None, None, 18, 26, 60, 66, -1, -2]),
         "claims": st.sampled_from([None, None, None, 5, 100, 2**31 - 1]),
+        "codec": st.sampled_from([0, 0, 1, 2, 3, 4]),
+        "bits": st.sampled_from([0, 0, 0, 0, 1, 4, 7, 8, 16, 32, 64]),
+        "highest": st.sampled_from([0, 0, 0, -1, 1]),
     }
 )
 
@@ -43,12 +46,20 @@ def test_the_fast_append_equals_the_general_one(tmp_path_factory, produced):
         fields = dict(batch)
         damage = fields.pop("damage")
         claims = fields.pop("claims")
+        bits = fields.pop("bits")
+        highest = fields.pop("highest")
         raw = make_batch(fields.pop("values"), **fields)
         if claims is not None:
             struct.pack_into(">i", raw, batches.LAST_OFFSET_DELTA_AT, claims - 1)
             struct.pack_into(">i", raw, batches.COUNT_AT, claims)
-            struct.pack_into(">I", raw, batches.CRC_AT, batches.crc32c(raw[batches.ATTRIBUTES_AT :]))
-        if damage is not None:
+        raw[batches.ATTRIBUTES_AT + 1] ^= bits
+        if highest and fields["codec"]:  # of what is not compressed, the header is believed
+            (told,) = struct.unpack_from(">q", raw, batches.MAX_TIMESTAMP_AT)
+            struct.pack_into(">q", raw, batches.MAX_TIMESTAMP_AT, told + highest)
+        if damage == -2:
+            raw[len(raw) // 2] ^= 4  # within what is compressed, and the CRC is right
+        struct.pack_into(">I", raw, batches.CRC_AT, batches.crc32c(raw[batches.ATTRIBUTES_AT :]))
+        if damage not in (None, -2):
             raw[damage] ^= 1
         assert outcome(fast, bytearray(raw)) == outcome(plain, bytearray(raw))
     assert fast.read(0, 1 << 20).size == plain.read(0, 1 << 20).size

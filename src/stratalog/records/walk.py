@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple, NoReturn
 
 from stratalog.base.types import Buffer
+from stratalog.records.compression import decompress
 from stratalog.records.errors import CorruptBatch
 from stratalog.records.kernels import OK, TEXTS, best, kernels_ready, note_plain
 
@@ -61,6 +62,19 @@ def validate_records(
     return WalkSummary(
         count, low, high, high_delta, first, last, bool(dense), keyless, first_keyless, tombstones, headers
     )
+
+
+def usual_times(codec: int, data: Buffer, count: int, base_timestamp: int) -> tuple[int, int]:
+    """The lowest and the highest time of a compressed batch's records; (-1, -1) where anything is wrong with them or
+    they are not numbered 0, 1, 2 ...: `validate` then says what."""
+    try:
+        plain = decompress(codec, data)
+    except CorruptBatch:
+        return -1, -1
+    if not kernels_ready():
+        note_plain(count)
+    code, _, _, low, high, _, _, _, dense, _, _, _, _ = best().walk(plain, count, base_timestamp)
+    return (low, high) if code == OK and dense else (-1, -1)
 
 
 def fail(code: int, position: int, where: str = "") -> NoReturn:

@@ -33,6 +33,7 @@ from stratalog.base.ports import Disk, File
 from stratalog.base.types import MAX_INT32, MAX_INT64, Buffer, Uuid
 from stratalog.records import batch as batches
 from stratalog.records import control, validate
+from stratalog.records.walk import usual_times
 from stratalog.storage import layout, read, recovery, reshape
 from stratalog.storage.config import CREATE_TIME, PRODUCER, LogConfig
 from stratalog.storage.epochs import LeaderEpochs
@@ -110,6 +111,7 @@ class Log:
         "_snapshot_files",
         "_staged",
         "_staged_epoch",
+        "_usual_codecs",
         "closed",
         "config",
         "directory",
@@ -232,6 +234,7 @@ class Log:
             and not self._codec
             and config.message_timestamp_before_max_ms >= _ALWAYS
         )
+        self._usual_codecs = 4 if self._codec is None else 0
         if len(self.segment_set):
             for segment in self.segment_set.all:
                 segment.index_interval = config.index_interval_bytes
@@ -285,11 +288,12 @@ class Log:
         )
         if (
             magic != 2
-            or attributes  # compressed, transactional, control or stamped
+            or not 0 <= attributes <= self._usual_codecs  # transactional, control, stamped, or to be recompressed
             or length + 12 != size
             or base
             or count != delta + 1
-            or not 1 <= count <= (size - 61) // 7  # a record has seven bytes at least
+            or count < 1
+            or (count > (size - 61) // 7 and not attributes)  # a record has seven bytes at least
             or size > self._max_message_bytes
             or size > self._segment_bytes
             or not 0 <= base_timestamp <= timestamp <= now_ms + self._after_max_ms
@@ -298,6 +302,10 @@ class Log:
             return self._stage_slowly(payload, leader_epoch, now_ms, origin, guard, transaction_version)
         if _crc(payload[21:]) != crc:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a batch has a wrong CRC")
+        if attributes:
+            low, high = usual_times(attributes, payload[61:], count, base_timestamp)
+            if low < 0 or high != timestamp:
+                return self._stage_slowly(payload, leader_epoch, now_ms, origin, guard, transaction_version)
         first = self._next_offset
         last = first + delta
         position = self._next_position
