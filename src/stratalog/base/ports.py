@@ -77,6 +77,15 @@ class File(Protocol):
         """Make the file `size` bytes long, sparse where the file system can."""
         ...
 
+    def reserve(self, position: int, length: int) -> bool:
+        """Take blocks for what will be appended there, without making the file longer.  A hint: false where it had no
+        effect, for want of room or of such a call, and nothing is different then."""
+        ...
+
+    def release(self) -> None:
+        """Give back what `reserve` took behind the end of the file; its time stays."""
+        ...
+
     def fsync(self) -> None: ...
 
     def map(self, length: int) -> Mapping:

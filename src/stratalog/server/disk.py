@@ -7,12 +7,14 @@ the descriptors are: positions are explicit everywhere.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
 import os
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 from stratalog.base.ports import Mapping
 from stratalog.base.types import Buffer, Millis
@@ -20,6 +22,24 @@ from stratalog.base.types import Buffer, Millis
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
 _pwritev = os.pwritev
 _pread = os.pread
+_KEEP_SIZE = 1
+_BLOCK_BYTES = 512
+"""What `st_blocks` counts in."""
+_RESERVED_BYTES_MIN = 1 << 20
+"""Blocks behind a file's end that are worth a call: a file system rounds up by some."""
+
+
+def _find_fallocate() -> Any:
+    """The system's call, which Python has without the flag that keeps the size; None where there is none."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).fallocate
+    except (OSError, AttributeError):
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return call
+
+
+_fallocate = _find_fallocate()
 
 
 def _named(error: OSError, path: str) -> OSError:
@@ -149,6 +169,18 @@ class RealFile:
 
     def allocate(self, size: int) -> None:
         self.truncate(size)
+
+    def reserve(self, position: int, length: int) -> bool:
+        return _fallocate is not None and _fallocate(self._fd, _KEEP_SIZE, position, length) == 0
+
+    def release(self) -> None:
+        try:
+            status = os.fstat(self._fd)
+            if status.st_blocks * _BLOCK_BYTES >= status.st_size + _RESERVED_BYTES_MIN:
+                os.ftruncate(self._fd, status.st_size)
+                os.utime(self._fd, ns=(status.st_atime_ns, status.st_mtime_ns))
+        except OSError as error:
+            raise _named(error, self._path) from error
 
     def fsync(self) -> None:
         try:

@@ -187,6 +187,13 @@ class SimFile:
     def allocate(self, size: int) -> None:
         self.truncate(size)
 
+    def reserve(self, position: int, length: int) -> bool:
+        """Blocks are no matter here: what is in the file is the same with them and without."""
+        return False
+
+    def release(self) -> None:
+        """There is nothing to give back."""
+
     def fsync(self) -> None:
         disk = self._disk
         failure = disk._failure("fsync", self._path)

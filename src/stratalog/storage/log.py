@@ -581,6 +581,8 @@ class Log:
             if self._new_epochs:
                 for epoch, first in self._new_epochs:
                     self.epochs.assign(epoch, first)
+            if self._next_position > segment.ahead:
+                segment.take_blocks(self._next_position, self._segment_bytes)
             segment.file.pwritev(self._buffers, position)
             segment.note_all(staged, position)
             for first, _, _, size in staged:

@@ -618,6 +618,8 @@ def _settle(
     log.epochs.truncate_from_start(log_start_offset, write=False)
     if log.epochs.rows != rows:
         log.epochs.write()
+    if not clean:
+        active.file.release()  # what the broker that was killed had taken ahead
     active.make_active()
     log._restage()
 

@@ -32,6 +32,12 @@ _SEARCH_BYTES = 8 << 10
 """Read at once while searching for a batch: what lies between two index entries, and headers of what follows."""
 
 
+AHEAD_FROM_BYTES = 1 << 20
+"""Segments that are smaller take their blocks as they come."""
+AHEAD_BYTES_MAX = 8 << 20
+"""Blocks are taken for a quarter of what a segment holds, and for no more than this."""
+
+
 class Segment:
     """The file pair.  `state` is the passing suffix of its names, '' for a live one."""
 
@@ -39,6 +45,7 @@ class Segment:
         "_file",
         "_max_timestamp",
         "_offset_of_max_timestamp",
+        "ahead",
         "base_offset",
         "bytes_since_index",
         "created_ms",
@@ -82,6 +89,8 @@ class Segment:
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
         self._file: File | None = None
+        self.ahead = AHEAD_FROM_BYTES
+        """Up to where the file has its blocks, as far as it was looked after (`take_blocks`)."""
         self.lock = lock = Lock()
         name = f"{directory}/{base_offset:020d}"
         index_bytes = config.segment_index_bytes
@@ -176,6 +185,14 @@ class Segment:
         return 0 <= offset - self.base_offset <= MAX_INT32
 
     # --- writing ---------------------------------------------------------------------------------------------------
+    def take_blocks(self, end: int, limit: int) -> None:
+        """Before a write up to `end` that goes past `ahead`: blocks for it and for what will follow, in one piece.  An
+        append then finds them: a third less work for the kernel at each write, and less again when it is synced."""
+        start = max(self.size, AHEAD_FROM_BYTES)
+        self.ahead = max(end, min(end + min(end >> 2, AHEAD_BYTES_MAX), limit))
+        if not self.file.reserve(start, self.ahead - start):
+            self.ahead = max(self.ahead, start + AHEAD_BYTES_MAX)  # asked again when so much has come without
+
     def note(self, *, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
         """`note_all` of one batch."""
         self.note_all(((last_offset, last_offset, max_timestamp, size),), position)
@@ -237,7 +254,10 @@ class Segment:
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, closing=True)
 
     def become_inactive(self) -> None:
-        """The last time index entry, and indexes cut to what they hold."""
+        """The last time index entry, indexes cut to what they hold, blocks given back that nothing was written to."""
+        if self.ahead > AHEAD_FROM_BYTES:
+            self.file.release()
+            self.ahead = AHEAD_FROM_BYTES
         self.close_time_index()
         self.offset_index.file.trim()
         self.time_index.file.trim()
