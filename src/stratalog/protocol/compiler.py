@@ -51,9 +51,7 @@ def decoder(cls: type[Message], version: int) -> Decoder:
     known = cls._decoders.get(version)
     if known is None:
         check_version(cls, version, Malformed)
-        known = _by_hand(cls, version, "decoder")
-        if known is None:
-            known = _load(_DecoderSource(cls, version), "decode")
+        known = _load(_DecoderSource(cls, version), "decode")
         cls._decoders[version] = known
     return known
 
@@ -63,21 +61,13 @@ def encoder(cls: type[Message], version: int) -> Encoder:
     known = cls._encoders.get(version)
     if known is None:
         check_version(cls, version, Unencodable)
-        known = _by_hand(cls, version, "encoder")
-        if known is None:
-            known = _load(_EncoderSource(cls, version), "encode")
+        known = _by_hand(cls, version) or compiled_encoder(cls, version)
         cls._encoders[version] = known
     return known
 
 
-def compiled_decoder(cls: type[Message], version: int, *, straight: bool = True) -> Decoder:
-    """The generated one, also where there is one written by hand: for tests and benches.  Without `straight` it begins
-    with its loops: for a codec by hand that has tried the usual shape already."""
-    return _load(_DecoderSource(cls, version, straight), "decode")  # type: ignore[no-any-return]
-
-
 def compiled_encoder(cls: type[Message], version: int) -> Encoder:
-    """The generated one, also where there is one written by hand: for tests and benches."""
+    """The generated one, also where there is one written by hand, which hands on to it."""
     return _load(_EncoderSource(cls, version), "encode")  # type: ignore[no-any-return]
 
 
@@ -92,21 +82,21 @@ def dump(name: str, version: int) -> str:
     for cls in found:
         check_version(cls, version, Malformed)
         sources = (_DecoderSource(cls, version), _EncoderSource(cls, version))
-        if _by_hand(cls, version, "decoder") is not None:
+        if _by_hand(cls, version) is not None:
             parts.append(
-                f"# {cls.__name__}, version {version}: one topic with one partition goes through hot_codecs.py"
+                f"# {cls.__name__}, version {version}: one topic with one partition is written by hot_codecs.py"
             )
         parts += [f"# {cls.__name__}, version {version}\n{source.text()}" for source in sources]
     return "\n\n".join(parts)
 
 
-def _by_hand(cls: type[Message], version: int, what: str) -> Any:
-    """The few codecs that are written by hand, for the broker's hot path."""
-    if cls.__name__ not in ("ProduceRequest", "ProduceResponse", "FetchRequest", "FetchResponse"):
+def _by_hand(cls: type[Message], version: int) -> Encoder | None:
+    """The few encoders that are written by hand, for the broker's hot path."""
+    if cls.__name__ not in ("ProduceResponse", "FetchResponse"):
         return None
     from stratalog.protocol import hot_codecs
 
-    return getattr(hot_codecs, what)(cls, version)
+    return hot_codecs.encoder(cls, version)
 
 
 def _load(source: _Source, function: str) -> Any:
@@ -389,9 +379,9 @@ class _Layout:
 class _DecoderSource(_Source):
     """`b` is the input, `p` the position.  Reads of fixed width are collected in `run` until something needs `p`."""
 
-    def __init__(self, cls: type[Message], version: int, straight: bool = True) -> None:
+    def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls, version)
-        self.straight = straight and cls.one_of_each and self.flexible and straight_code.fits(cls, version)
+        self.straight = cls.one_of_each and self.flexible and straight_code.fits(cls, version)
         self.run: list[_Read] = []
         self.guessing = True
         self.nesting = 0
@@ -402,7 +392,10 @@ class _DecoderSource(_Source):
     def generate(self) -> None:
         with self.block("def decode(b, p, end):"):
             with self.block("if type(b) is not bytes:"):
-                self.line("return decode_view(b, p, end)" if self.with_records else "b = bytes(b)")
+                if self.with_records:
+                    self.line("return decode_view(b if type(b) is memoryview else memoryview(b), p, end)")
+                else:
+                    self.line("b = bytes(b)")
             self.body()
         if self.with_records:
             # The same once more for a memoryview, of which nothing but the small fields may be copied.
@@ -416,7 +409,7 @@ class _DecoderSource(_Source):
         if self.straight:
             straight_code.write(self)
         if self.with_records:
-            self.line("view = memoryview(b)")
+            self.line("view = b" if self.on_view else "view = memoryview(b)")
         self.structure(self.cls, "o")
         with self.block("if p > end:"):
             self.line("raise IndexError(p)")

@@ -195,4 +195,5 @@ class _Attempt:
         source.line("    raise IndexError(p)")
         self.conditions.append(f"{begin} <= {end}")  # null, in however many bytes, ends one before it begins
         self.at = end
-        self.build.append(f"{target} = memoryview(b)[{begin}:{end}]")
+        view = "b" if source.on_view else "memoryview(b)"
+        self.build.append(f"{target} = {view}[{begin}:{end}]")
