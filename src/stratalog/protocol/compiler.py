@@ -505,25 +505,30 @@ class _DecoderSource(_Source):
                         self.line(f"raise IndexError({length})")
         return length
 
-    def payload(self, field: Field) -> str:
-        """The length of records.  Batches have lengths of two and three bytes, so the two bytes behind the first one
-        are read with it: there always are two more, the tags of this struct and of the one around it."""
-        if not (self.is_compact(field) and self.nesting > 1):
-            return self.length(field, "i")
-        length, second, third = self.local("n"), self.local("x"), self.local("x")
-        for target in (length, second, third):
-            self.read(target, "B")
+    def payload(self, field: Field, target: str) -> None:
+        """Records of a struct inside others.  Batches have lengths of two and three bytes, so the two bytes behind the
+        first one are read with it: there always are two more, the tags of this struct and of the one around it.  A
+        null ends one before it begins, in however many bytes it is written."""
+        first, second, third = self.local("n"), self.local("x"), self.local("x")
+        for local in (first, second, third):
+            self.read(local, "B")
         self.flush()
-        with self.block(f"if {length} < 128:"):
+        with self.block(f"if {first} < 128:"):
             self.line("p -= 2")
+            self.line(f"q = p + {first} - 1")
         with self.block(f"elif {second} < 128:"):
-            self.line(f"{length} += ({second} << 7) - {1 << 7}")
             self.line("p -= 1")
+            self.line(f"q = p + {first} + ({second} << 7) - {1 + (1 << 7)}")
         with self.block(f"elif {third} < 128:"):
-            self.line(f"{length} += ({second} << 7) + ({third} << 14) - {(1 << 14) + (1 << 7)}")
+            self.line(f"q = p + {first} + ({second} << 7) + ({third} << 14) - {1 + (1 << 7) + (1 << 14)}")
         with self.block("else:"):
-            self.line(f"{length}, p = uvarint(b, p - 3)")
-        return length
+            self.line(f"{first}, p = uvarint(b, p - 3)")
+            self.line(f"q = p + {first} - 1")
+        with self.block("if p <= q:"):
+            self.line(f"{target} = view[p:q]")
+            self.line("p = q")
+        with self.block("else:"):
+            self.line(f"{target} = None" if field.nullable_in(self.version) else "raise IndexError(p)")
 
     def absent(self, field: Field, length: str, target: str, empty: str = "") -> None:
         """The other sides of a length: empty, null, or an error."""
@@ -555,8 +560,10 @@ class _DecoderSource(_Source):
             self.after.append(f"{target} = new_uuid(Uuid, {raw}) if {raw} != zero else ZERO_UUID")
         elif kind in FIXED_WIDTH:
             self.read(target, FIXED_WIDTH[kind][0])
+        elif kind == "records" and self.is_compact(field) and self.nesting > 1:
+            self.payload(field, target)
         elif kind in ("string", "bytes", "records"):
-            length = self.payload(field) if kind == "records" else self.length(field, "h" if kind == "string" else "i")
+            length = self.length(field, "h" if kind == "string" else "i")
             with self.block(self.present(field, length)):
                 self.line(f"q = p + {length}" + (" - 1" if self.is_compact(field) else ""))
                 if kind == "string":
