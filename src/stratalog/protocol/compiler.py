@@ -450,6 +450,10 @@ class _DecoderSource(_Source):
         """The name of `unpack_from` for these letters."""
         return self.name(f"unpack_{letters}", _unpack_from(letters))
 
+    def unpacker_around(self, letters: str) -> str:
+        """The name of a table of `unpack_from`, by the length on the wire of the string at the `*`."""
+        return self.name(f"unpack_{letters.replace('*', 's')}", _unpackers_around(*letters.split("*")))
+
     def again(self, run: list[_Read]) -> None:
         """The guess was wrong: go back to the first rare field and read what follows field by field."""
         self.line(f"p -= {struct.calcsize('>' + ''.join(item.letter for item in run))}")
@@ -1055,6 +1059,7 @@ _UNPACK: dict[str, Callable[..., tuple[Any, ...]]] = {}
 _ITER_UNPACK: dict[str, Callable[..., Any]] = {}
 _PACK: dict[str, Callable[..., bytes]] = {}
 _UNPACKERS: dict[tuple[str, bool], list[Any]] = {}
+_UNPACKERS_AROUND: dict[tuple[str, str], tuple[Callable[..., tuple[Any, ...]], ...]] = {}
 _PACKERS: dict[tuple[tuple[str, ...], bool], _Packers] = {}
 
 
@@ -1083,6 +1088,15 @@ def _unpackers(letter: str, compact: bool) -> list[Any]:
         table = [_refuse if count < 0 else struct.Struct(f">{count}{letter}").unpack_from for count in counts]
         _UNPACKERS[letter, compact] = table
     return _UNPACKERS[letter, compact]
+
+
+def _unpackers_around(before: str, after: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
+    """By the length on the wire of a compact string: `unpack_from` of it and of the values before and behind it.  A
+    longer one is no index of the table."""
+    if (before, after) not in _UNPACKERS_AROUND:
+        table = (struct.Struct(f">{before}{count}s{after}").unpack_from for count in range(127))
+        _UNPACKERS_AROUND[before, after] = (_refuse, *table)
+    return _UNPACKERS_AROUND[before, after]
 
 
 def _packers(formats: tuple[str, ...], compact: bool) -> _Packers:

@@ -2,9 +2,10 @@
 
 Which shape: one element in each array, short strings, the rare fields empty, nothing null that is not null by default,
 no tags.  `Message.one_of_each` says of a class that it nearly always looks so; a consumer commits one partition, a
-producer sends one batch.  Such a message is a few runs of fixed width with strings between them: each run is one
-`unpack_from` into locals, the bytes that must be so are compared, and only then the objects are made.  Whatever is
-different, or malformed, goes to the general code behind, which begins anew; so nothing is decided here.
+producer sends one batch.  Such a message is a few runs of values, each with at most one string among those of fixed
+width: its length is looked up first, and one `unpack_from` for that length takes the run apart into locals.  The bytes
+that must be so are compared, and only then the objects are made.  Whatever is different, or malformed, goes to the
+general code behind, which begins anew; so nothing is decided here.
 
 Part of `compiler`, which alone calls it.
 """
@@ -65,7 +66,9 @@ class _Attempt:
         self.at = "p"
         """Where the run begins: an expression."""
         self.run: list[tuple[str, str]] = []
-        """The letters of the run and the locals that take their values, "" for a byte that is compared only."""
+        """The letters of the run and the locals that take their values; `*` is a string."""
+        self.length = ""
+        """The local with the length on the wire of the run's string, "" where it has none."""
         self.bytes_there = b""
         """Bytes at the end of the run that must be just so."""
         self.conditions: list[str] = []
@@ -92,30 +95,34 @@ class _Attempt:
             self.conditions.append(f"{local} == {int.from_bytes(rest[:width], 'big')}")
             rest = rest[width:]
 
-    def flush(self) -> int:
-        """Read the run and compare; the block for what follows is open afterwards.  The bytes of the run."""
+    def begin(self) -> str:
+        """Where the run begins: a local."""
+        if not self.at.isidentifier():
+            start = self.source.local("q")
+            self.source.line(f"{start} = {self.at}")
+            self.at = start
+        return self.at
+
+    def flush(self) -> None:
+        """Read the run and compare; the block for what follows is open afterwards."""
         self.close_bytes()
         source = self.source
         letters = "".join(letter for letter, _ in self.run)
-        width = struct.calcsize(">" + letters)
-        if self.at.isidentifier():
-            start = self.at
-        else:
-            start = source.local("q")
-            source.line(f"{start} = {self.at}")
+        width = struct.calcsize(">" + letters.replace("*", ""))
+        start, length = self.begin(), self.length
+        targets = ", ".join(local for letter, local in self.run if letter != "x")
         if letters == "B":
-            source.line(f"{self.run[0][1]} = b[{start}]")
+            source.line(f"{targets} = b[{start}]")
         else:
-            targets = ", ".join(local for _, local in self.run)
-            source.line(f"{targets}{',' if len(self.run) == 1 else ''} = {source.unpacker(letters)}(b, {start})")
+            unpack = f"{source.unpacker_around(letters)}[{length}]" if length else source.unpacker(letters)
+            source.line(f"{targets}{',' if ',' not in targets else ''} = {unpack}(b, {start})")
         if self.conditions:
             source.line(f"if {' and '.join(self.conditions)}:")
             source.depth += 1
         self.run = []
+        self.length = ""
         self.conditions = []
-        self.at = f"{start} + {width}"
-        self.start = start
-        return width
+        self.at = f"{start} + {length} + {width - 1}" if length else f"{start} + {width}"
 
     # -- values --
 
@@ -160,37 +167,41 @@ class _Attempt:
     def plain(self, field: Field) -> str:
         """A value that is there, as an expression."""
         if field.kind == "string":
-            length = self.read("B", "n")
-            self.conditions.append(f"0 < {length} < 128")
-            width = self.flush()
-            begin, end = f"{self.start} + {width}", self.source.local("q")
-            self.source.line(f"{end} = {self.start} + {length} + {width - 1}")
-            self.at = end
-            return f'str(b[{begin}:{end}], "utf-8")' if self.source.on_view else f"b[{begin}:{end}].decode()"
+            return f"{self.string()}.decode()"
         if field.kind == "struct":
             assert field.structure is not None
             return self.structure(field.structure)
         value = self.read(FIXED_WIDTH[field.kind][0], "v")
         return f"new_uuid(Uuid, {value}) if {value} != zero else ZERO_UUID" if field.kind == "uuid" else value
 
+    def string(self) -> str:
+        """The local for the bytes of a string that is neither null nor long."""
+        if self.length:
+            self.flush()
+        self.close_bytes()
+        width = struct.calcsize(">" + "".join(letter for letter, _ in self.run))
+        self.length, local = self.source.local("n"), self.source.local("s")
+        self.source.line(f"{self.length} = b[{self.begin()}{f' + {width}' if width else ''}]")
+        self.run += [("x", ""), ("*", local)]
+        return local
+
     def payload(self, target: str) -> None:
         """Records: three bytes hold the length of any batch that is not huge, and there always are three, because
         the tags of the partition, the topic and the message come behind."""
         source = self.source
         first, second, third = (self.read("B", "x") for _ in range(3))
-        width = self.flush()
+        self.flush()
+        start = self.begin()
         begin, end = source.local("r"), source.local("q")
-        start = self.start
         source.line(f"if {first} < 128:")
-        source.line(f"    {begin} = {start} + {width - 2}")
-        source.line(f"    {end} = {start} + {first} + {width - 3}")
+        source.line(f"    {begin} = {start} - 2")
+        source.line(f"    {end} = {start} + {first} - 3")
         source.line(f"elif {second} < 128:")
-        source.line(f"    {begin} = {start} + {width - 1}")
-        source.line(f"    {end} = {start} + {first} + ({second} << 7) - {128 + 2 - width}")
+        source.line(f"    {begin} = {start} - 1")
+        source.line(f"    {end} = {start} + {first} + ({second} << 7) - {2 + (1 << 7)}")
         source.line(f"elif {third} < 128:")
-        source.line(f"    {begin} = {start} + {width}")
-        shift = 128 + (128 << 7)
-        source.line(f"    {end} = {start} + {first} + ({second} << 7) + ({third} << 14) - {shift + 1 - width}")
+        source.line(f"    {begin} = {start}")
+        source.line(f"    {end} = {start} + {first} + ({second} << 7) + ({third} << 14) - {1 + (1 << 7) + (1 << 14)}")
         source.line("else:")
         source.line("    raise IndexError(p)")
         self.conditions.append(f"{begin} <= {end}")  # null, in however many bytes, ends one before it begins
