@@ -1,7 +1,10 @@
 """An index's file: allocated to its greatest size, mapped, trimmed when its segment closes, opened when needed.
 
-    entries ... | zeros up to `segment.index.bytes`     while its segment is the active one
-    entries                                             after a roll or a clean close
+    entries ... | zeros up to `segment.index.bytes`     while its segment is appended to
+    entries                                             after a roll or a clean close, and from a load (or the making of
+                                                        a partition) to the first append
+
+A mapping costs a descriptor, and so does the file beside it: a partition that nobody writes or reads holds neither.
 
 Entries are read and written in place in the mapping; no Python object exists for an entry.  One thread writes, any
 thread reads: an entry counts only after `entries` has moved past it.  `allocate`, `trim` and `drop` let go of the
@@ -37,6 +40,7 @@ class IndexFile:
 
     __slots__ = (
         "_file",
+        "_is_unsynced",
         "_mapping",
         "_reserved",
         "disk",
@@ -64,7 +68,20 @@ class IndexFile:
         self._file: File | None = None
         self._mapping: Mapping | None = None
         self._reserved = 0
+        self._is_unsynced = False
+        """Whether a flush must sync it, if its descriptor was closed since it was cut or made longer."""
         self.lock = lock
+
+    def make_empty(self) -> None:
+        """A file without entries, closed again: its segment is new, and nobody may ever append to it."""
+        with self.lock:
+            self._release()
+            self._file = None
+            file = self.disk.open(self.path, create=True)
+            if file.size():
+                file.truncate(0)
+                self._is_unsynced = True
+            file.close()
 
     def open(self, take_last: Callable[[bytes], None]) -> None:
         """Map what is there, unless it is mapped; every entry in the file counts.  `take_last` gets the bytes of the
@@ -75,12 +92,27 @@ class IndexFile:
                 take_last(self.read(entries - 1, 1) if entries else b"")
                 self.entries = entries
 
+    def peek(self, take_last: Callable[[bytes], None]) -> None:
+        """`take_last` gets the bytes of the last entry; an index that is not open stays so."""
+        with self.lock:
+            if self.entries >= 0:
+                return  # whoever opened it has taken them
+            file = self.disk.open(self.path)
+            try:
+                size = self._checked(file.size())
+                take_last(file.pread(self.entry_size, size - self.entry_size) if size else b"")
+            finally:
+                file.close()
+
+    def _checked(self, size: int) -> int:
+        if size % self.entry_size:
+            raise CorruptIndex(f"{self.path}: {size} bytes are no multiple of {self.entry_size}")
+        return size
+
     def _open(self) -> int:
         if self._file is None:
             self._file = self.disk.open(self.path)
-        size = self._file.size()
-        if size % self.entry_size:
-            raise CorruptIndex(f"{self.path}: {size} bytes are no multiple of {self.entry_size}")
+        size = self._checked(self._file.size())
         if size:
             mapping = self._file.map(size)
             self._mapping = mapping
@@ -101,12 +133,17 @@ class IndexFile:
             if self._file is None:
                 self._file = self.disk.open(self.path, create=True)
             keep = entries * self.entry_size
+            self._is_unsynced = True
             self._file.truncate(keep)  # what is behind the entries becomes zeros
-            self._file.allocate(size)
-            if size:
-                mapping = self._file.map(size)
-                self._mapping = mapping
-                self.view = mapping.view
+            try:
+                self._file.allocate(size)
+                if size:
+                    mapping = self._file.map(size)
+                    self._mapping = mapping
+                    self.view = mapping.view
+            except OSError:
+                self._file.truncate(keep)  # or the zeros would count as entries
+                raise
             self._reserved = keep
             self.is_allocated = True
             self.entries = entries
@@ -148,11 +185,15 @@ class IndexFile:
             self._release()
             if self._file is None:
                 self._file = self.disk.open(self.path, create=True)
+            self._is_unsynced = True
             self._file.truncate(size)
 
     def sync_file(self) -> File | None:
-        """The file to sync, None while it was never opened (then nothing was written)."""
-        return self._file
+        """The file to sync, None when nothing was written: not since it was opened, nor before it was closed."""
+        with self.lock:
+            if self._file is None and self._is_unsynced:
+                self._file = self.disk.open(self.path)
+            return self._file
 
     def renamed(self, path: str) -> None:
         self.path = path
@@ -165,6 +206,7 @@ class IndexFile:
         with self.lock:
             if self.entries < 0:
                 self._file = None
+                self._is_unsynced = False
 
     def drop(self) -> None:
         """Let go of mapping and file; the file goes with its last reader."""

@@ -37,6 +37,7 @@ from stratalog.records.walk import usual_times
 from stratalog.storage import layout, read, recovery, reshape
 from stratalog.storage.config import CREATE_TIME, PRODUCER, LogConfig
 from stratalog.storage.epochs import LeaderEpochs
+from stratalog.storage.index_file import CorruptIndex
 from stratalog.storage.producers import Batch, ProducerState, encode_snapshot
 from stratalog.storage.segment import Segment
 from stratalog.storage.segments import Segments
@@ -96,6 +97,7 @@ class Log:
         "_jitter",
         "_log_end",
         "_max_message_bytes",
+        "_metadata_unsynced",
         "_names_changed",
         "_names_durable",
         "_names_synced",
@@ -169,6 +171,8 @@ class Log:
         """Whether segments that were deleted cannot come back with a power failure."""
         self._parent_dirty = True
         """Whether the directory's own name may be lost with the power: nobody waits for it before the first flush."""
+        self._metadata_unsynced = False
+        """Whether the first flush must sync `partition.metadata`."""
         self._snapshot_files: list[File] = []
         self._cut_files: list[File] = []
         """Files that were made shorter since the last sync: see `_settle_cuts`."""
@@ -626,16 +630,38 @@ class Log:
         self._restage()
 
     def _restage(self) -> None:
-        """Where the next staged batch goes, and what would make it roll, from what is written."""
+        """Where the next staged batch goes, and what would make it roll, from what is written.  Without room in the
+        indexes it goes by `_make_room`, which is what a segment needs that nobody has appended to yet."""
         active = self.segment_set.active
         self._active = active
         self._next_offset = self._log_end.offset
         self._next_position = active.size
         latest = self.epochs.latest
         self._staged_epoch = -1 if latest is None else latest
-        offsets, times = active.offset_index.file, active.time_index.file
-        self._index_room = min(offsets.max_entries - offsets.entries, times.max_entries - 1 - times.entries)
+        self._index_room = 0
+        if active.is_warm:
+            offsets, times = active.offset_index.file, active.time_index.file
+            self._index_room = min(offsets.max_entries - offsets.entries, times.max_entries - 1 - times.entries)
         self._expect_rolls()
+
+    def _warm(self) -> None:
+        """Make the active segment take appends, which waits for the first one: thousands of partitions get none.  A
+        disk that is full refuses this append; the next one tries again."""
+        try:
+            self._active.make_active()
+        except CorruptIndex as error:
+            self.fenced = OSError(errno.EIO, str(error), self._active.path)
+            raise self.fenced from error
+        except OSError as error:
+            self.fenced = OSError(error.errno or errno.EIO, error.strerror, error.filename)
+            raise
+        self._restage()
+
+    def rest(self) -> None:
+        """Hold no descriptor for any segment until somebody reads or appends; nothing is staged."""
+        for segment in self.segment_set.all:
+            segment.rest()
+        self._index_room = 0
 
     def _expect_rolls(self) -> None:
         """When the active segment's time will be over; what is staged counts."""
@@ -704,8 +730,10 @@ class Log:
         )
 
     def _make_room(self, size: int, last: int, timestamp: int, now_ms: int, *, first: int | None = None) -> int:
-        """Write what is staged, roll if that is still wanted; the position for what comes."""
+        """Write what is staged, warm the segment up, roll if that is still wanted; the position for what comes."""
         self.commit_staged(now_ms)
+        if not self._active.is_warm:
+            self._warm()
         if self._is_full(self._next_position, size, last, timestamp, now_ms, 1):
             self.roll(now_ms, first)
         return self._next_position
@@ -754,10 +782,12 @@ class Log:
         self._names_changed += 1
         active.make_active()
 
-    def _new_segment(self, base: int, now_ms: int, state: str = "") -> Segment:
+    def _new_segment(self, base: int, now_ms: int, state: str = "", *, warm: bool = True) -> Segment:
         span = min(self.config.segment_jitter_ms, self.config.segment_ms)
         jitter = self._jitter(span) if self._jitter is not None and span > 0 else 0
-        return Segment.create(self.disk, self.directory, base, self.config, now_ms, jitter_ms=jitter, state=state)
+        return Segment.create(
+            self.disk, self.directory, base, self.config, now_ms, jitter_ms=jitter, state=state, warm=warm
+        )
 
     def new_cleaned_segment(self, base_offset: int, now_ms: int) -> Segment:
         """An empty segment with the suffix `.cleaned`, for the cleaner or a split to write into."""
@@ -795,6 +825,10 @@ class Log:
         for segment in self._unsynced_segments():
             if segment.base_offset < offset:
                 files.extend(segment.sync_files())
+        if self._metadata_unsynced:
+            self._metadata_unsynced = False
+            with contextlib.suppress(FileNotFoundError):
+                self._snapshot_files.append(self.disk.open(f"{self.directory}/{layout.PARTITION_METADATA}"))
         snapshots = tuple(self._snapshot_files)
         files.extend(snapshots)
         disk, directory = self.disk, self.directory
@@ -826,7 +860,7 @@ class Log:
             return
         assert plan.offset <= self._log_end.offset
         for segment in self._unsynced_segments():
-            if segment is not self._active and segment.base_offset < plan.offset:
+            if segment.base_offset < plan.offset:  # nothing of one that is mapped, as a warm one is, is let go of
                 segment.offset_index.file.let_go()
                 segment.time_index.file.let_go()
         self._names_durable = self._names_durable or self._names_synced == self._names_changed

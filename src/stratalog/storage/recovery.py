@@ -85,9 +85,10 @@ def load(
     _load_producers(log, end, checked, follow, clean, now_ms)
     if log.topic_id is not None and found_id is None:
         checkpoints.write_topic_id(disk, directory, log.topic_id)
-        log._snapshot_files.append(disk.open(f"{directory}/{layout.PARTITION_METADATA}"))  # synced by the first flush
+        log._metadata_unsynced = True
     log.report.segments = len(log.segment_set)
     log.check_invariants()
+    log.rest()
 
 
 def _read_topic_id(log: Log) -> Uuid | None:
@@ -587,7 +588,7 @@ def _end_offset(log: Log, log_start_offset: int, clean: bool, now_ms: int) -> in
                 log.disk.unlink(path, missing_ok=True)
             segment.drop()
         log.epochs.clear()
-    log.segment_set.replace((), (log._new_segment(log_start_offset, now_ms),))
+    log.segment_set.replace((), (log._new_segment(log_start_offset, now_ms, warm=False),))
     return log_start_offset
 
 
@@ -620,7 +621,6 @@ def _settle(
         log.epochs.write()
     if not clean:
         active.file.release()  # what the broker that was killed had taken ahead
-    active.make_active()
     log._restage()
 
 

@@ -109,16 +109,22 @@ class Segment:
         *,
         jitter_ms: int = 0,
         state: str = "",
+        warm: bool = True,
     ) -> Segment:
-        """A new, empty, active segment.  Left-overs of the same name are emptied."""
+        """A new, empty, active segment.  Left-overs of the same name are emptied.  `warm`: it takes appends at once;
+        otherwise `make_active` comes first."""
         segment = cls(disk, directory, base_offset, config, size=0, created_ms=now_ms, jitter_ms=jitter_ms, state=state)
         segment._file = disk.open(segment.path, create=True)
         if segment._file.size():
             segment._file.truncate(0)
         if disk.exists(segment.txn_index.path):
             disk.unlink(segment.txn_index.path)
-        segment.offset_index.keep(0)
-        segment.time_index.keep(0)
+        if warm:
+            segment.offset_index.keep(0)
+            segment.time_index.keep(0)
+        else:
+            segment.offset_index.file.make_empty()
+            segment.time_index.file.make_empty()
         segment._max_timestamp = -1
         return segment
 
@@ -157,8 +163,7 @@ class Segment:
         return self._offset_of_max_timestamp
 
     def _load_max_timestamp(self) -> None:
-        if self.time_index.entries < 0:
-            self.time_index.open()
+        self.time_index.peek()  # retention asks each idle partition for it: none of them shall stay open for that
         self._offset_of_max_timestamp = self.time_index.last_offset
         self._max_timestamp = self.time_index.last_timestamp
 
@@ -258,14 +263,31 @@ class Segment:
         if self.ahead > AHEAD_FROM_BYTES:
             self.file.release()
             self.ahead = AHEAD_FROM_BYTES
+        if not self.is_warm:
+            if self.max_timestamp <= self.time_index.last_timestamp:
+                return  # nobody has appended to it since it was loaded: it is as a closed one already
+            self.make_active()
         self.close_time_index()
         self.offset_index.file.trim()
         self.time_index.file.trim()
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether its indexes are mapped and have room."""
+        return self.offset_index.file.is_allocated and self.time_index.file.is_allocated
 
     def make_active(self) -> None:
         """Room in the indexes for more: it takes appends (again)."""
         self.offset_index.keep(self.offset_index.entries)
         self.time_index.keep(self.time_index.entries)
+
+    def rest(self) -> None:
+        """Hold no descriptor until somebody reads or appends.  What a flush must sync it opens again."""
+        for index in (self.offset_index.file, self.time_index.file):
+            if index.is_allocated:
+                index.trim()
+            index.drop()
+        self._file = None
 
     # --- reading ---------------------------------------------------------------------------------------------------
     def lookup(self, offset: int) -> int:

@@ -42,6 +42,10 @@ class TimeIndex:
     def open(self) -> None:
         self.file.open(self._take_last)
 
+    def peek(self) -> None:
+        """Know the last entry, without the index being opened for that."""
+        self.file.peek(self._take_last)
+
     def _read_last(self) -> None:
         entries = self.file.entries
         self._take_last(self.file.read(entries - 1, 1) if entries > 0 else b"")
