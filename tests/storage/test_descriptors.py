@@ -91,6 +91,22 @@ def test_indexes_that_a_load_rebuilt_are_synced_by_a_clean_stop(kit, monkeypatch
     assert log.active_segment.max_timestamp == kit.now
 
 
+def test_a_roll_during_a_flush_leaves_its_last_index_entries_to_the_next(kit, monkeypatch):
+    log = kit.open()
+    for i in range(40):
+        kit.append(log, b"x" * 100, timestamp=kit.now + i)
+    plan = log.flush_plan()
+    plan.run()
+    kit.append(log, b"x" * 100, timestamp=kit.now + 50)
+    log.roll(kit.now)  # the last entry, and the cut
+    log.complete_flush(plan)
+    synced = []
+    real = RealFile.fsync
+    monkeypatch.setattr(RealFile, "fsync", lambda file: (synced.append(file.path), real(file))[1])
+    log.flush()
+    assert {log.segments[0].offset_index.file.path, log.segments[0].time_index.file.path} <= set(synced)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("step", ["allocate", "map"])
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])

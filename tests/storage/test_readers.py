@@ -153,10 +153,9 @@ def test_an_index_let_go_while_readers_open_it(kit):
             log.append_as_leader(make_batch([b"x" * 60], timestamp=NOW + end), 0, NOW)
         log.maybe_increment_high_watermark(log.log_end)
         for segment in log.segments[:-1]:
-            segment.offset_index.file.trim()
-            segment.offset_index.file.let_go()
-            segment.time_index.file.trim()
-            segment.time_index.file.let_go()
+            for index in (segment.offset_index.file, segment.time_index.file):
+                index.trim()
+                index.let_go(index.changes)
         if len(log.segments) > 20:
             log.finish_deletion(log.delete_segments(log.segments[:5], "retention", NOW))
         if turn % 7 == 0:

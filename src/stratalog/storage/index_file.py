@@ -39,10 +39,11 @@ class IndexFile:
     """The bytes of one index.  `entries` and `view` are what the two kinds of index work on."""
 
     __slots__ = (
+        "_changes",
         "_file",
-        "_is_unsynced",
         "_mapping",
         "_reserved",
+        "_synced",
         "disk",
         "entries",
         "entry_size",
@@ -68,8 +69,9 @@ class IndexFile:
         self._file: File | None = None
         self._mapping: Mapping | None = None
         self._reserved = 0
-        self._is_unsynced = False
-        """Whether a flush must sync it, if its descriptor was closed since it was cut or made longer."""
+        self._changes = self._synced = 0
+        """How often it was cut or made longer, and up to which time what it held then is on disk: a flush may still
+        be on its way when a roll writes the last entry."""
         self.lock = lock
 
     def make_empty(self) -> None:
@@ -80,7 +82,7 @@ class IndexFile:
             file = self.disk.open(self.path, create=True)
             if file.size():
                 file.truncate(0)
-                self._is_unsynced = True
+                self._changes += 1
             file.close()
 
     def open(self, take_last: Callable[[bytes], None]) -> None:
@@ -133,7 +135,7 @@ class IndexFile:
             if self._file is None:
                 self._file = self.disk.open(self.path, create=True)
             keep = entries * self.entry_size
-            self._is_unsynced = True
+            self._changes += 1
             self._file.truncate(keep)  # what is behind the entries becomes zeros
             try:
                 self._file.allocate(size)
@@ -185,13 +187,13 @@ class IndexFile:
             self._release()
             if self._file is None:
                 self._file = self.disk.open(self.path, create=True)
-            self._is_unsynced = True
+            self._changes += 1
             self._file.truncate(size)
 
     def sync_file(self) -> File | None:
         """The file to sync, None when nothing was written: not since it was opened, nor before it was closed."""
         with self.lock:
-            if self._file is None and self._is_unsynced:
+            if self._file is None and self._changes != self._synced:
                 self._file = self.disk.open(self.path)
             return self._file
 
@@ -201,12 +203,18 @@ class IndexFile:
         if rename is not None:
             rename(path)
 
-    def let_go(self) -> None:
-        """Close the descriptor of an index that is trimmed and synced; it is opened again when somebody asks."""
+    @property
+    def changes(self) -> int:
+        """For `let_go`: to be read before the sync."""
+        return self._changes
+
+    def let_go(self, changes: int) -> None:
+        """Close the descriptor of an index that is trimmed, and was synced after so many changes, unless more have
+        come since; it is opened again when somebody asks."""
         with self.lock:
-            if self.entries < 0:
+            if self.entries < 0 and changes == self._changes:
                 self._file = None
-                self._is_unsynced = False
+                self._synced = changes
 
     def drop(self) -> None:
         """Let go of mapping and file; the file goes with its last reader."""

@@ -37,7 +37,7 @@ from stratalog.records.walk import usual_times
 from stratalog.storage import layout, read, recovery, reshape
 from stratalog.storage.config import CREATE_TIME, PRODUCER, LogConfig
 from stratalog.storage.epochs import LeaderEpochs
-from stratalog.storage.index_file import CorruptIndex
+from stratalog.storage.index_file import CorruptIndex, IndexFile
 from stratalog.storage.producers import Batch, ProducerState, encode_snapshot
 from stratalog.storage.segment import Segment
 from stratalog.storage.segments import Segments
@@ -822,9 +822,11 @@ class Log:
         if offset <= self.recovery_point:
             return None
         files: list[File] = []
+        indexes: list[tuple[IndexFile, int]] = []
         for segment in self._unsynced_segments():
             if segment.base_offset < offset:
                 files.extend(segment.sync_files())
+                indexes.extend((one.file, one.file.changes) for one in (segment.offset_index, segment.time_index))
         if self._metadata_unsynced:
             self._metadata_unsynced = False
             with contextlib.suppress(FileNotFoundError):
@@ -843,7 +845,7 @@ class Log:
             if parent_dirty:
                 disk.fsync_dir(os.path.dirname(directory) or ".")
 
-        return FlushPlan(offset, run, self._generation, names, directory, snapshots)
+        return FlushPlan(offset, run, self._generation, names, directory, snapshots, tuple(indexes))
 
     def _unsynced_segments(self) -> tuple[Segment, ...]:
         """Those with something behind the recovery point, and the one that ends there: it may have been closed since,
@@ -859,10 +861,8 @@ class Log:
         if plan.generation != self._generation or plan.offset <= self.recovery_point:
             return
         assert plan.offset <= self._log_end.offset
-        for segment in self._unsynced_segments():
-            if segment.base_offset < plan.offset:  # nothing of one that is mapped, as a warm one is, is let go of
-                segment.offset_index.file.let_go()
-                segment.time_index.file.let_go()
+        for index, changes in plan.indexes:
+            index.let_go(changes)
         self._names_durable = self._names_durable or self._names_synced == self._names_changed
         self.recovery_point = plan.offset
 

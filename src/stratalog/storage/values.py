@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from stratalog.base.ports import File
 from stratalog.base.types import FileRegion
+from stratalog.storage.index_file import IndexFile
 
 
 class Isolation(IntEnum):
@@ -134,6 +135,8 @@ class FlushPlan(NamedTuple):
     """Up to which change the names of `directory` are synced by it."""
     directory: str
     snapshots: tuple[File, ...]
+    indexes: tuple[tuple[IndexFile, int], ...]
+    """What may be closed after it, unless it has changed more often by then than it had when this was planned."""
 
 
 @dataclass(slots=True)
