@@ -73,6 +73,19 @@ def test_a_log_that_was_appended_to_and_flushed_holds_its_log_and_indexes(kit):
     assert sum(descriptors(kit).values()) <= 5
 
 
+def test_a_log_that_retention_has_emptied_holds_its_log_alone(kit):
+    log = kit.open()
+    for i in range(40):
+        kit.append(log, b"x" * 100, timestamp=kit.now + i)
+    log.close()
+    log = kit.open(had_clean_shutdown=True)
+    log.finish_deletion(log.delete_segments(log.segments, "retention", kit.now))
+    assert sum(descriptors(kit).values()) <= 1
+    assert kit.append(log, b"more").first_offset == 40
+    log.close()
+    assert kit.open(had_clean_shutdown=True).log_end_offset == 41
+
+
 def test_indexes_that_a_load_rebuilt_are_synced_by_a_clean_stop(kit, monkeypatch):
     log = kit.open()
     for _ in range(40):

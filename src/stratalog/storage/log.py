@@ -739,8 +739,9 @@ class Log:
         return self._next_position
 
     # --- rolling ---------------------------------------------------------------------------------------------------
-    def roll(self, now_ms: int, expected_next_offset: int | None = None) -> None:
-        """Close the active segment and begin a new one at the log end (or above it, for a follower's gap)."""
+    def roll(self, now_ms: int, expected_next_offset: int | None = None, *, warm: bool = True) -> None:
+        """Close the active segment and begin a new one at the log end (or above it, for a follower's gap).  Without
+        `warm` no append is on its way to it."""
         self.commit_staged(now_ms)
         end = self._log_end.offset
         base = max(end, expected_next_offset or 0)
@@ -748,14 +749,14 @@ class Log:
         try:
             if base == active.base_offset:
                 assert active.size == 0, f"{active.path} has {active.size} bytes and would be rolled onto itself"
-                fresh = self._new_segment(base, now_ms)  # its index is full without an entry (KAFKA-6388)
+                fresh = self._new_segment(base, now_ms, warm=warm)  # its index is full without an entry (KAFKA-6388)
                 self.segment_set.replace((active,), (fresh,))
                 active.drop()
             else:
                 self.producers.map_end_offset = base
                 self.take_snapshot()
                 try:
-                    fresh = self._new_segment(base, now_ms)
+                    fresh = self._new_segment(base, now_ms, warm=warm)
                     active.become_inactive()
                 except OSError:
                     self._stay_in(active, base)

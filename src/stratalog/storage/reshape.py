@@ -147,7 +147,7 @@ def delete_segments(log: Log, segments: Sequence[Segment], reason: str, now_ms: 
     assert doomed == list(everything[: len(doomed)]), "only the oldest segments can be deleted"
     if len(doomed) == len(everything):
         assert everything[-1].size, "an empty active segment is never deleted"
-        log.roll(now_ms)
+        log.roll(now_ms, warm=False)  # all is gone because nobody has written for long
     try:
         first_left = log.segment_set.all[len(doomed)]
         log.local_log_start_offset = max(log.local_log_start_offset, first_left.base_offset)
