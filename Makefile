@@ -6,7 +6,7 @@ PY := .venv/bin/python
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help serve demo test fast lint types schema golden bench fuzz docs lock clean setup setup-dev
+.PHONY: help serve demo test fast lint types schema golden bench figures fuzz docs lock clean setup setup-dev
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ golden: setup-dev  ## record the golden files again with the real Java classes
 
 bench: setup-dev  ## measure, side by side with the peers (quiet machine, please)
 	@$(PY) -m bench $(ARGS)
+
+figures: setup-dev  ## write docs/FIGURES.md and the README's table from the history of the benches
+	@$(PY) -m bench.figures
 
 fuzz: setup-dev  ## fuzz what comes from the network and from files (EXECUTIONS=100000)
 	@$(PY) tests/fuzz/run.py --executions $${EXECUTIONS:-1000000}

@@ -145,7 +145,7 @@ class Bench:
                 row.ratio = timing.cpu / ours.cpu
                 wanted = (at_least or {}).get(label)
                 if wanted is not None:
-                    row.target = f">= {wanted:g} x"
+                    row.target = f">= {wanted:.3g} x"
                     row.holds = row.ratio >= wanted
             self._add(row)
         return timings

@@ -7,6 +7,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import check_docs
 
+from bench import figures
+
 
 def test_the_documents_name_nothing_that_is_not_there():
     assert check_docs.findings() == []
@@ -30,3 +32,20 @@ def test_what_is_not_there_is_found(monkeypatch, tmp_path):
         "base/types.py",
     ):
         assert word in found
+
+
+def test_the_figures_in_the_documents_are_those_of_the_history():
+    assert figures.main(["--check"]) == 0
+
+
+def test_a_figure_typed_by_hand_is_found(monkeypatch, tmp_path, capsys):
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "README.md"
+    page.write_text(f"before {figures.BEGIN} 42 {figures.END} after")
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    assert figures.main(["--check"]) == 1
+    assert "README.md is not what" in capsys.readouterr().err
+    assert figures.main([]) == figures.main(["--check"]) == 0
+    assert (
+        page.read_text().startswith("before ") and page.read_text().endswith(" after") and "42" not in page.read_text()
+    )
