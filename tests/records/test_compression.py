@@ -85,6 +85,16 @@ def test_zstd_frames_with_and_without_their_size_and_skippable_ones_are_read():
     assert decompress(ZSTD, skippable + sized + skippable + unsized) == data + data
 
 
+def test_zstd_frames_of_nothing_are_read_also_without_their_size():
+    """What a stream that was closed at once has written; Java's reader takes it, alone and before another."""
+    empty = zstandard.ZstdCompressor(write_content_size=False).compress(b"")
+    checked = zstandard.ZstdCompressor(write_content_size=False, write_checksum=True).compress(b"")
+    assert decompress(ZSTD, empty) == decompress(ZSTD, compress(ZSTD, b"")) == b""
+    assert decompress(ZSTD, empty + compress(ZSTD, b"data") + checked) == b"data"
+    with pytest.raises(CorruptBatch):
+        decompress(ZSTD, checked[:-1] + bytes((checked[-1] ^ 1,)))
+
+
 def test_the_frame_checksum_is_that_of_the_lz4_library():
     for size in (1, 60, 100_000):
         for options in ({"store_size": True}, {"store_size": False}):

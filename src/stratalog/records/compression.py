@@ -395,6 +395,7 @@ def _decompress_zstd(data: Buffer, allowed: int) -> Buffer:
             raise _too_large(allowed)
         frame = view[position:end]
         size = content if content is not None else min(bound, left + 1, max(8 * len(frame), 256 << 10))
+        size = size or 1  # room for nothing means "as much as the header says" to the library, and it may not say
         while True:
             try:
                 part: bytes = decompressor.decompress(frame, max_output_size=size)
