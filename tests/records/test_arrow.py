@@ -114,6 +114,18 @@ def test_microseconds_for_spark(twin):
 
 
 @twins
+def test_a_time_that_microseconds_have_no_room_for_is_the_last_there_is(twin):
+    """Nanoseconds where milliseconds belong, as some producers write them, wrapped around to a time of any year."""
+    times = [1_700_000_000_000_000_000, 2**63 - 1, -(2**62), 9_223_372_036_854_775, 5]
+    data = b"".join(batch(base, [(time, b"k", b"v", [])]) for base, time in enumerate(times))
+    found = arrow.decode(data, scan(data), columns=["timestamp"], unit="us", twin=twin)
+    last = 9_223_372_036_854_775_000
+    assert found.column(0).cast(pa.int64()).to_pylist() == [last, last, -last, last, 5_000]
+    found = arrow.decode(data, scan(data), columns=["timestamp"], twin=twin)
+    assert found.column(0).cast(pa.int64()).to_pylist() == times
+
+
+@twins
 def test_chosen_batches_only(twin):
     data = b"".join(batch(i, [(i, b"k", b"%d" % i, [])], codec=4 if i % 2 else 0) for i in range(6))
     found = arrow.decode(data, scan(data), indexes=[1, 2, 5], twin=twin)
@@ -187,3 +199,4 @@ def test_message_sets_of_the_old_formats_are_rows_too(twin):
     data = old_message(7, b"a", magic=1) + old_message(8, b"b", magic=0)
     found = rows_of(arrow.decode(data, scan(data), twin=twin))
     assert [(row["offset"], row["timestamp"], row["value"]) for row in found] == [(7, 77, b"a"), (8, -1, b"b")]
+    assert [row["timestampType"] for row in found] == [0, -1]  # magic 0 has no time, and Java says so

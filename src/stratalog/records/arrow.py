@@ -66,7 +66,8 @@ def chosen(columns: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def schema(columns: Iterable[str] | None = None, *, unit: str = "ms") -> pa.Schema:
-    """The schema of what `decode` gives.  `unit` of the timestamps: `ms` as they are, or `us` as Spark wants them."""
+    """The schema of what `decode` gives.  `unit` of the timestamps: `ms` as they are, or `us` as Spark wants them:
+    there the nanoseconds that some producers write have no room, and such a time becomes the last one that there is."""
     pa = _pyarrow()
     kinds = {
         "offset": pa.field("offset", pa.int64(), nullable=False),
@@ -140,7 +141,7 @@ def decode(
     twin: Any = None,
 ) -> pa.RecordBatch:
     """The records of the batches `indexes` (all of the table's for None) with an offset in [start, stop) and a
-    timestamp in [start_time, end_time).
+    timestamp in [start_time, end_time); without an end also one that is itself the last that there is.
 
     `CorruptBatch` for records that do not follow the format; `OverflowError` where a column would pass 2 GiB: give
     fewer batches.
@@ -151,7 +152,8 @@ def decode(
     if twin is None:
         twin = best()
     read = _read_compiled if twin.COMPILED else _read_plain
-    return read(twin, data, table, indexes, names, (start, stop, start_time, end_time), unit, payloads)
+    late = end_time if end_time == MAX_INT64 else max(end_time - 1, _MIN_INT64)
+    return read(twin, data, table, indexes, names, (start, stop, start_time, late), unit, payloads)
 
 
 def _read_plain(
@@ -171,9 +173,12 @@ def _read_plain(
         _fail(table, code, row, position)
     offsets, timestamps, kinds, keys, values, headers = found
     factor = 1000 if unit == "us" else 1
+    latest = MAX_INT64 // factor
     made = {
         "offset": lambda: pa.array(offsets, pa.int64()),
-        "timestamp": lambda: pa.array([t * factor for t in timestamps], pa.timestamp(unit, tz="UTC")),
+        "timestamp": lambda: pa.array(
+            [min(max(time, -latest), latest) * factor for time in timestamps], pa.timestamp(unit, tz="UTC")
+        ),
         "timestampType": lambda: pa.array(kinds, pa.int32()),
         "key": lambda: pa.array(keys, pa.binary()),
         "value": lambda: pa.array(values, pa.binary()),

@@ -42,6 +42,7 @@ from stratalog.records.kernels import (
     MAP_FULL,
     MAX_TIMESTAMP,
     NEEDS_PYTHON,
+    NO_TIMESTAMP_TYPE,
     OK,
     OUTPUT_FULL,
     POSITION,
@@ -365,7 +366,8 @@ def read_columns(
     late: int,
 ) -> tuple[int, int, int, Columns]:
     """(code, row, position in its records, (offsets, timestamps, timestamp types, keys, values, headers)) of the
-    records with offset in [start, stop) and timestamp in [early, late).  The compiled twin does it in two passes."""
+    records with offset in [start, stop) and timestamp from `early` to `late`, both included, so that a time can be the
+    last that there is.  The compiled twin does it in two passes."""
     data = memoryview(data)
     columns: Columns = ([], [], [], [], [], [])
     offsets, timestamps, kinds, keys, values, headers = columns
@@ -374,7 +376,8 @@ def read_columns(
         records = payload_of(data, row, payloads, index)
         assert records is not None
         end = len(records)
-        kind = 1 if row[ATTRIBUTES] & LOG_APPEND_TIME else 0
+        stamped = row[ATTRIBUTES] & LOG_APPEND_TIME
+        kind = NO_TIMESTAMP_TYPE if row[MAGIC] == 0 else 1 if stamped else 0
         p = 0
         for _ in range(row[COUNT]):
             at = p
@@ -384,8 +387,8 @@ def read_columns(
                 return broken.code, index, at, columns
             delta, offset_delta, _, key, value, header_count, header = parsed
             offset = row[BASE_OFFSET] + offset_delta
-            timestamp = row[MAX_TIMESTAMP] if kind else _signed64(row[BASE_TIMESTAMP] + delta)
-            if not (start <= offset < stop and early <= timestamp < late):
+            timestamp = row[MAX_TIMESTAMP] if stamped else _signed64(row[BASE_TIMESTAMP] + delta)
+            if not (start <= offset < stop and early <= timestamp <= late):
                 continue
             offsets.append(offset)
             timestamps.append(timestamp)

@@ -94,6 +94,8 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+NO_TIMESTAMP_TYPE: Final = -1
+"""What the records of magic 0 have: they have no time."""
 
 # --- a verdict for one batch of `filter_run` ------------------------------------------------------------------------
 DISCARD: Final = 1

@@ -31,7 +31,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic as _intrinsic
 
 from stratalog.base.limits import HEADERS_PER_RECORD_MAX
-from stratalog.base.types import Buffer
+from stratalog.base.types import MAX_INT64, Buffer
 from stratalog.records.kernels import (
     ADDRESS,
     ATTRIBUTES,
@@ -62,6 +62,7 @@ from stratalog.records.kernels import (
     MAX_TIMESTAMP,
     NEEDS_MEASURE,
     NEEDS_PYTHON,
+    NO_TIMESTAMP_TYPE,
     OK,
     OUT_ROW,
     OUTPUT_FULL,
@@ -648,7 +649,8 @@ def _scan_kernel(address, size, start, table, capacity, verify, out):
 # --- Arrow columns --------------------------------------------------------------------------------------------------
 @_kernel("int64(int64, int64, int64, int64, int64, int64, int64, int64)")
 def _measure_kernel(table, rows, start, stop, early, late, wants_headers, out):
-    """How many records are wanted, and how many bytes their columns take; checks the structure of all of them."""
+    """How many records are wanted (times from `early` to `late`, both included), and how many bytes their columns take;
+    checks the structure of all of them."""
     records = key_bytes = value_bytes = null_keys = null_values = 0
     headers = name_bytes = content_bytes = null_contents = 0
     for row in range(rows):
@@ -671,7 +673,7 @@ def _measure_kernel(table, rows, start, stop, early, late, wants_headers, out):
             timestamp = base_timestamp + delta
             if stamped:
                 timestamp = max_timestamp
-            if offset < start or offset >= stop or timestamp < early or timestamp >= late:
+            if offset < start or offset >= stop or timestamp < early or timestamp > late:
                 continue
             records += 1
             if key_size < 0:
@@ -745,6 +747,7 @@ def _fill_kernel(table, rows, start, stop, early, late, factor, sizes, outs):
     content_ends = _le64(outs + 96)
     contents = _le64(outs + 104)
     content_bits = _le64(outs + 112)
+    latest = MAX_INT64 // factor
     i = key_at = value_at = header_at = name_at = content_at = null_keys = null_values = null_contents = 0
     if key_ends:
         _put32(key_ends, 0)
@@ -762,6 +765,9 @@ def _fill_kernel(table, rows, start, stop, early, late, factor, sizes, outs):
         base_timestamp = _le64(at + 8 * BASE_TIMESTAMP)
         max_timestamp = _le64(at + 8 * MAX_TIMESTAMP)
         stamped = _le64(at + 8 * ATTRIBUTES) & LOG_APPEND_TIME
+        kind = stamped >> 3
+        if _le64(at + 8 * MAGIC) == 0:
+            kind = NO_TIMESTAMP_TYPE
         for _ in range(_le64(at + 8 * COUNT)):
             record = p
             p, delta, offset_delta, _, key, key_size, value, value_size, header_count, header = _record(p, end)
@@ -773,16 +779,16 @@ def _fill_kernel(table, rows, start, stop, early, late, factor, sizes, outs):
             timestamp = base_timestamp + delta
             if stamped:
                 timestamp = max_timestamp
-            if offset < start or offset >= stop or timestamp < early or timestamp >= late:
+            if offset < start or offset >= stop or timestamp < early or timestamp > late:
                 continue
             if i >= records:
                 return NEEDS_MEASURE
             if offsets:
                 _put64(offsets + 8 * i, offset)
             if timestamps:
-                _put64(timestamps + 8 * i, timestamp * factor)
+                _put64(timestamps + 8 * i, min(max(timestamp, -latest), latest) * factor)
             if kinds:
-                _put32(kinds + 4 * i, stamped >> 3)
+                _put32(kinds + 4 * i, kind)
             if key_ends:
                 if key_size < 0:
                     _clear_bit(key_bits, i)
