@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stratalog.base.limits import RECORD_DECOMPRESSED_BYTES_MAX
 from stratalog.records import kernels, plain, walk
 from stratalog.records.batch import BatchBuilder, encode_record
-from stratalog.records.errors import CorruptBatch
+from stratalog.records.errors import CorruptBatch, TooLarge
 from stratalog.records.varint import varint_bytes
 
 compiled = kernels.load_kernels()
@@ -122,6 +123,23 @@ def test_damage_is_named_with_its_position(section, count, text, position, twin)
     with pytest.raises(CorruptBatch, match=text) as caught:
         walk.fail(answer[0], answer[1])
     assert caught.value.position == position
+
+
+@pytest.mark.parametrize("twin", [plain, compiled])
+def test_a_record_above_its_limit_is_refused_before_it_is_in_a_log(twin):
+    """security.md 7.1: capped per record.  The reader of records refuses it, so a producer must not bring it in."""
+    for more, code in ((0, kernels.OK), (1, kernels.RECORD_TOO_LARGE)):
+        size = RECORD_DECOMPRESSED_BYTES_MAX + more
+        value = size - 1 - 1 - 1 - 1 - 4 - 1  # attributes, time, offset, no key, the value's length, no headers
+        section = encode_record(0, 0, b"", None) + varint_bytes(size) + b"\0\0\2\1" + varint_bytes(value)
+        whole = bytearray(len(section) + value + 1)  # zeros that nobody touches take no memory
+        whole[: len(section)] = section
+        answer = twin.walk(whole, 2, 0)
+        assert answer[0] == code
+        if code:
+            assert answer[1:3] == (7, 1)
+            with pytest.raises(TooLarge, match="more than 134217728 bytes"):
+                walk.fail(*answer[:2])
 
 
 extremes = st.sampled_from((-(2**63), -(2**63) + 1, -1, 0, 1, 2**62, 2**63 - 1)) | st.integers(-(2**63), 2**63 - 1)

@@ -15,7 +15,7 @@ from typing import Final
 
 import crc32c as _crc32c
 
-from stratalog.base.limits import HEADERS_PER_RECORD_MAX
+from stratalog.base.limits import HEADERS_PER_RECORD_MAX, RECORD_DECOMPRESSED_BYTES_MAX
 from stratalog.base.types import Buffer
 from stratalog.records.kernels import (
     ATTRIBUTES,
@@ -48,6 +48,7 @@ from stratalog.records.kernels import (
     POSITION,
     RECORD_BODY,
     RECORD_PAST_END,
+    RECORD_TOO_LARGE,
     RETAIN_EMPTY,
     ROW,
     SIZE,
@@ -186,6 +187,8 @@ def walk(data: Buffer, count: int, base_timestamp: int) -> tuple[int, ...]:
             parsed, p = _record(data, start, end)
         except _Broken as broken:
             return broken.code, start, index, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+        if p - start > RECORD_DECOMPRESSED_BYTES_MAX + 5:  # five bytes for a length of that size
+            return RECORD_TOO_LARGE, start, index, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
         timestamp_delta, offset_delta, _, key, value, header_count, _ = parsed
         timestamp = base_timestamp + timestamp_delta
         if timestamp != _signed64(timestamp):

@@ -9,8 +9,8 @@ from typing import NamedTuple, NoReturn
 
 from stratalog.base.types import Buffer
 from stratalog.records.compression import decompress
-from stratalog.records.errors import CorruptBatch
-from stratalog.records.kernels import OK, TEXTS, best, kernels_ready, note_plain
+from stratalog.records.errors import CorruptBatch, TooLarge
+from stratalog.records.kernels import OK, RECORD_TOO_LARGE, TEXTS, best, kernels_ready, note_plain
 
 
 class WalkSummary(NamedTuple):
@@ -43,9 +43,10 @@ def validate_records(
 ) -> WalkSummary:
     """Check `data`, the uncompressed records section of a v2 batch whose header promises `count` records.
 
-    `CorruptBatch` where a record runs past the end, a varint does not end, the fields do not fill a record's length,
-    a header is impossible, or bytes are left over; also where a key is missing or an offset delta is not the next one
-    and the caller requires it.  Its position counts from the start of `data`.
+    `TooLarge` for a record above its limit.  `CorruptBatch` where a record runs past the end, a varint does not end,
+    the fields do not fill a record's length, a header is impossible, or bytes are left over; also where a key is
+    missing or an offset delta is not the next one and the caller requires it.  Its position counts from the start of
+    `data`.
     """
     if count < 0:
         raise CorruptBatch(f"a batch has {count} records")
@@ -80,4 +81,5 @@ def usual_times(codec: int, data: Buffer, count: int, base_timestamp: int) -> tu
 def fail(code: int, position: int, where: str = "") -> NoReturn:
     """Turn a twin's error code into the declared error."""
     text = TEXTS[code]
-    raise CorruptBatch(f"{text} ({where})" if where else text, position=position)
+    kind = TooLarge if code == RECORD_TOO_LARGE else CorruptBatch
+    raise kind(f"{text} ({where})" if where else text, position=position)

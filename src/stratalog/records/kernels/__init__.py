@@ -20,6 +20,7 @@ import threading
 from array import array
 from typing import Any, Final, NamedTuple
 
+from stratalog.base.limits import RECORD_DECOMPRESSED_BYTES_MAX
 from stratalog.base.types import Buffer
 
 # --- what a twin answers ------------------------------------------------------------------------------------------
@@ -46,6 +47,7 @@ MAP_FULL: Final = 15
 NEEDS_MEASURE: Final = 16
 """Not damage: there are headers, and room has to be made for them."""
 TIMESTAMP: Final = 17
+RECORD_TOO_LARGE: Final = 18
 
 TEXTS: Final = {
     RECORD_PAST_END: "a record runs past the end of its batch",
@@ -60,6 +62,7 @@ TEXTS: Final = {
     BATCH_CRC: "a batch does not match its checksum",
     BATCH_HEADER: "a batch header has impossible fields",
     TIMESTAMP: "a record's timestamp overflows",
+    RECORD_TOO_LARGE: f"a record has more than {RECORD_DECOMPRESSED_BYTES_MAX} bytes",
 }
 
 # --- a batch table: one row of sixteen 64-bit integers for each batch -----------------------------------------------

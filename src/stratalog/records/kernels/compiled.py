@@ -30,7 +30,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic as _intrinsic
 
-from stratalog.base.limits import HEADERS_PER_RECORD_MAX
+from stratalog.base.limits import HEADERS_PER_RECORD_MAX, RECORD_DECOMPRESSED_BYTES_MAX
 from stratalog.base.types import MAX_INT64, Buffer
 from stratalog.records.kernels import (
     ADDRESS,
@@ -71,6 +71,7 @@ from stratalog.records.kernels import (
     PRODUCER_ID,
     RECORD_BODY,
     RECORD_PAST_END,
+    RECORD_TOO_LARGE,
     RECORDS_SIZE,
     RETAIN_EMPTY,
     ROW,
@@ -512,6 +513,10 @@ def _walk_kernel(address, size, count, base_timestamp, out):
             _put64(out, start - address)
             _put64(out + 8, index)
             return -p
+        if p - start > RECORD_DECOMPRESSED_BYTES_MAX + 5:  # five bytes for a length of that size
+            _put64(out, start - address)
+            _put64(out + 8, index)
+            return RECORD_TOO_LARGE
         timestamp = base_timestamp + timestamp_delta
         if (base_timestamp ^ timestamp) & (timestamp_delta ^ timestamp) < 0:  # the sum has neither one's sign
             _put64(out, start - address)
