@@ -83,6 +83,21 @@ def test_an_announced_size_allocates_nothing() -> None:
     assert peak < 1 << 20
 
 
+@pytest.mark.parametrize("step", [1, 3, 1_000])
+def test_a_frame_in_small_pieces_takes_little_more_than_its_bytes(step: int) -> None:
+    """Issue 3: no allocation above 8 x input + 1 MiB; an object for each byte was ninety times the bytes."""
+    data = framed(bytes(range(256)) * 400)
+    reader = FrameReader()
+    frames = []
+    tracemalloc.start()
+    for at in range(0, len(data), step):
+        frames += reader.feed(memoryview(data)[at : at + step])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [bytes(frame) for frame in frames] == [data[4:]]
+    assert peak < 4 * len(data)
+
+
 @pytest.mark.parametrize(
     ("first", "reason"),
     [

@@ -19,6 +19,8 @@ from stratalog.base.types import Buffer
 
 _unpack_size = struct.Struct(">i").unpack_from
 
+_SMALL_BYTES: Final = 1_024
+"""Pieces up to this size are put together as they come: an object for each of them would take many times its bytes."""
 _HTTP: Final = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"HTTP", b"PRI ")
 
 
@@ -70,11 +72,13 @@ class FrameReader:
     last byte is there.  Until then only what has come is held, whatever size was announced.
     """
 
-    __slots__ = ("_held", "_pieces", "limit")
+    __slots__ = ("_held", "_joint", "_pieces", "limit")
 
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
         self.limit = limit
         self._pieces: list[Buffer] = []
+        self._joint: bytearray | None = None
+        """The last of the pieces, where it is made of small ones."""
         self._held = 0
 
     @property
@@ -108,15 +112,24 @@ class FrameReader:
 
     def _complete(self, data: Buffer) -> bytes | None:
         """Join what is held and `data` if that makes a whole frame, or the four bytes that say how long one is."""
-        self._pieces.append(data)
+        if len(data) > _SMALL_BYTES:
+            self._pieces.append(data)
+            self._joint = None
+        elif self._joint is None:
+            self._joint = bytearray(data)
+            self._pieces.append(self._joint)
+        else:
+            self._joint += data
         self._held += len(data)
         if self._held < 4:
             return None
         if len(self._pieces[0]) < 4:
             self._pieces = [b"".join(self._pieces)]
+            self._joint = None
         if frame_end(self._pieces[0], 0, len(self._pieces[0]), self.limit) > self._held:
             return None
         whole = b"".join(self._pieces)
         self._pieces.clear()
+        self._joint = None
         self._held = 0
         return whole
