@@ -645,6 +645,20 @@ def test_malformed_says_where_and_why(data: bytes, reason: str) -> None:
     assert 0 <= caught.value.position <= len(data)
 
 
+@pytest.mark.parametrize("number", [8, 28])
+def test_what_a_client_commits_beside_an_offset_may_be_any_bytes(number: int) -> None:
+    """Clients in C and Go hand it on as it is, and Kafka takes it, with U+FFFD."""
+    cls = APIS[number].request
+    for version in versions_of(cls):
+        message = plainest(cls, version)
+        partition = message.topics[0].partitions[0]
+        partition.committed_metadata = "#####"
+        for odd in (b"a\xff\xfe\x00b", b"\xe2\x82\xe2\x82\xac"):
+            data = message.encode_bytes(version).replace(b"#####", odd)
+            for found in (cls.decode(data, version), interpreter.decode(cls, data, 0, version)[0]):
+                assert found.topics[0].partitions[0].committed_metadata == odd.decode("utf-8", "replace")
+
+
 def test_tags_that_we_do_not_know_are_kept_and_written_back() -> None:
     """The design: unknown tagged fields are kept; they stand among the known ones in ascending order."""
     data = tiny(b"\x03\x00\x01A\x01\x04\x00\x00\x00\x05\x07\x00")

@@ -570,7 +570,9 @@ class _DecoderSource(_Source):
             length = self.length(field, "h" if kind == "string" else "i")
             with self.block(self.present(field, length)):
                 self.line(f"q = p + {length}" + (" - 1" if self.is_compact(field) else ""))
-                if kind == "string":
+                if field.any_bytes:
+                    self.line(f'{target} = str(b[p:q], "utf-8", "replace")')
+                elif kind == "string":
                     self.line(f"{target} = " + ('str(b[p:q], "utf-8")' if self.on_view else "b[p:q].decode()"))
                 elif kind == "bytes":
                     self.line(f"{target} = " + ("bytes(b[p:q])" if self.on_view else "b[p:q]"))

@@ -199,7 +199,7 @@ class _Reader:
                 raise self.fail(f"a string of {length} bytes")
             raw = self.take(length)
             try:
-                return str(raw, "utf-8")
+                return str(raw, "utf-8", "replace" if field.any_bytes else "strict")
             except UnicodeDecodeError as error:
                 raise self.fail("not UTF-8", self.position - length + error.start) from None
         if kind in ("bytes", "records"):

@@ -29,7 +29,7 @@ class OffsetCommitRequestPartition(Struct):
     committed_offset: int = int64()
     committed_leader_epoch: int = int32(since=6, default=-1, ignorable=True)
     commit_timestamp: int = int64(since=1, until=1, default=-1)
-    committed_metadata: str | None = string(nullable=0)
+    committed_metadata: str | None = string(nullable=0, any_bytes=True)
 
 
 class OffsetCommitRequestTopic(Struct):

@@ -21,7 +21,7 @@ class TxnOffsetCommitRequestPartition(Struct):
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32(since=2, default=-1, ignorable=True)
-    committed_metadata: str | None = string(nullable=0)
+    committed_metadata: str | None = string(nullable=0, any_bytes=True)
 
 
 class TxnOffsetCommitRequestTopic(Struct):

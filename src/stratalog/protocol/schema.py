@@ -66,7 +66,7 @@ class Field:
     """One row of a class's field table.  Made by the functions below, named by the class that it stands in."""
 
     __slots__ = (
-        "_kafka_name", "compact", "default", "element", "ignorable", "kind", "name",
+        "_kafka_name", "any_bytes", "compact", "default", "element", "ignorable", "kind", "name",
         "nullable", "rare", "since", "since_given", "structure", "tag", "tag_since", "tag_until", "until",
     )  # fmt: skip
 
@@ -84,6 +84,7 @@ class Field:
         element: Field | None = None,
         structure: type[Struct] | None = None,
         rare: bool = False,
+        any_bytes: bool = False,
     ) -> None:
         self.name = ""
         self.kind = kind
@@ -105,6 +106,8 @@ class Field:
         """False where the plain form stays in flexible versions: the client id of a request header."""
         self.rare = rare
         """Empty or null nearly always: decoders try that first, together with the fields around it."""
+        self.any_bytes = any_bytes
+        """A text that clients in C and Go put any bytes in: what is not UTF-8 becomes U+FFFD, as in Kafka."""
         self.element = element
         self.structure = structure
         self.tag: int | None = None
@@ -254,11 +257,12 @@ def string(
     kafka_name: str | None = None,
     compact: bool = True,
     rare: bool = False,
+    any_bytes: bool = False,
 ) -> Any:
     """UTF-8 text.  `nullable` is the first version that may hold null, or the first and the last."""
     return Field(
         "string", since=since, until=until, nullable=nullable, default=default, ignorable=ignorable,
-        kafka_name=kafka_name, compact=compact, rare=rare,
+        kafka_name=kafka_name, compact=compact, rare=rare, any_bytes=any_bytes,
     )  # fmt: skip
 
 
