@@ -127,11 +127,21 @@ def test_the_broker_has_a_limit_of_its_own(bench: Bench) -> None:
     assert [len(values(row)) for row in rows] == [1, 1, 0]
 
 
-def test_version_2_cuts_a_batch_at_the_limit_as_it_always_did(bench: Bench) -> None:
-    bench.create("orders")
-    put(bench, "orders", b"x" * 1000)
-    row = one(bench.ask("Fetch", 2, fetch("orders", (0, 0), version=2, limit=100)))
-    assert row.error_code == 0 and len(row.records or b"") <= 1100
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_an_old_client_gets_a_batch_that_is_larger_than_its_limit(bench: Bench, version: int) -> None:
+    """Its records have to be converted, all or none: a client that got none stood still without an error."""
+    bench.create("orders", 2)
+    for index in range(2):
+        put(bench, "orders", *[b"x" * 1000] * 5, index=index)
+        put(bench, "orders", b"y" * 1000, index=index)
+    answer = bench.ask("Fetch", version, fetch("orders", (0, 0), (1, 3), version=version, limit=2000))
+    first, second = answer.responses[0].partitions
+    assert (first.error_code, second.error_code) == (0, 0)
+    assert values(first) == [b"x" * 1000] * 5
+    assert values(second) == [b"x" * 1000] * 2
+    bench.node.config["fetch.max.bytes"] = 1_500  # what the broker gives at once stays bounded
+    answer = bench.ask("Fetch", version, fetch("orders", (0, 0), (1, 3), version=version, limit=2000))
+    assert [len(values(row)) for row in answer.responses[0].partitions] == [5, 0]
 
 
 def test_a_reader_sees_nothing_above_the_high_watermark(bench: Bench) -> None:

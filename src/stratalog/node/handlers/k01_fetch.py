@@ -96,7 +96,9 @@ class Fetch:
                 found.append(Found(wanted, code))
                 at_once = True
                 continue
-            row = _read(partition, wanted, self.isolation, left, min_one)
+            # Before version 3 a batch was cut at the limit; one that has to be converted cannot be, and a client that
+            # gets nothing for it, and no error, asks for the same for ever.
+            row = _read(partition, wanted, self.isolation, left, min_one or (version < 3 and left > 0))
             found.append(row)
             size = row.size
             if size:
