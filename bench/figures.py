@@ -10,7 +10,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench._run import HISTORY
@@ -23,17 +22,9 @@ SPARK_TARGET = ">= {:g} x"
 # What the README shows: bench, start of the row's name, what it is called there.
 README = (
     ("produce_raw", "16 KiB, 1 connection · requests/s", "produce, 16 KiB batches, 1 connection, requests a second"),
-    ("produce_raw", "16 KiB, 8 connections · requests/s", "the same, 8 connections"),
-    (
-        "produce_raw",
-        "100 B, 1 connection · requests/s",
-        "produce, 100 bytes a request, 1 connection, requests a second",
-    ),
-    (
-        "produce_raw",
-        "16 KiB, 1 connection · CPU us/request",
-        "broker CPU for a produce request of 16 KiB, microseconds",
-    ),
+    ("produce_raw", "16 KiB, 1 connection · CPU us/request", "the same, broker CPU for a request, microseconds"),
+    ("produce_raw", "16 KiB, 8 connections · requests/s", "the same, 8 connections, requests a second"),
+    ("produce_raw", "100 B, 1 connection · requests/s", "produce, 100 bytes a request, requests a second"),
     ("java", "produce 1 KiB, 1 partition · MB/s", "Java producer, 1 KiB records, MB/s"),
     ("java", "produce 1 KiB, 1 partition · CPU s/GB", "the same, broker CPU seconds a GB"),
     ("java", "consume 1 KiB, 1 partition · fetch MB/s", "Java consumer, 1 KiB records, MB/s"),
@@ -131,10 +122,10 @@ def document() -> str:
     lines = [
         "# Figures",
         "",
-        "Written by `python -m bench.figures` from `bench/history.jsonl`: the newest run of each bench, side by side with its",
-        "peer in that run, medians. The machines are shared and noisy, so ratios count. A ratio is ours over the peer's; in the",
-        "comparisons of single calls and for Spark it says how many times our time the peer takes. Run one yourself:",
-        "`make bench ARGS=java`.",
+        "Written by `make figures` from `bench/history.jsonl`: the newest run of each bench, side by side with its",
+        "peer in that run, medians. The machines are shared and noisy, so ratios count. A ratio is ours over the",
+        "peer's; in the comparisons of single calls and for Spark it says how many times our time the peer takes.",
+        "Run one yourself: `make bench ARGS=java`.",
     ]
     for name, record in newest().items():
         when = time.strftime("%Y-%m-%d", time.gmtime(record["when"])) if "when" in record else ""
@@ -162,9 +153,8 @@ def table() -> str:
     records = newest()
     lines = ["| | Stratalog | Apache Kafka 4.3.1 |", "|---|---|---|"]
     for bench, start, label in README:
-        for figure in figures(records[bench]) if bench in records else ():
-            if figure.name == start:
-                lines.append(f"| {label} | {number(figure.ours)} | {number(figure.peer)} |")
+        found = figures(records[bench]) if bench in records else ()
+        lines += [f"| {label} | {number(one.ours)} | {number(one.peer)} |" for one in found if one.name == start]
     return "\n".join(lines)
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
-import check_docs
-
 from bench import figures
+
+import check_docs
 
 
 def test_the_documents_name_nothing_that_is_not_there():
