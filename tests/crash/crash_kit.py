@@ -293,6 +293,13 @@ class World:
     def reopen(self):
         self.log = open_log(self.disk, self.config)
 
+    def killed(self):
+        """The process dies and is started again; the disk goes on."""
+        self.log.close(clean=False)
+        self.reopen()
+        self.log.update_high_watermark(self.log.log_end_offset)
+        self.sequences = {(pid, one.epoch): one.last_sequence + 1 for pid, one in self.log.producers.entries.items()}
+
     def crash(self, point, variant, rng):
         """The power fails at `point` of the journal; what is found is checked, and life goes on with it.  False where
         the variant makes no difference."""

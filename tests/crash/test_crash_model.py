@@ -110,11 +110,20 @@ class CrashMachine(RuleBasedStateMachine):
     def delete_oldest(self):
         self.world.delete_segments(1)
 
+    @precondition(lambda self: self.log.active_segment.size and not self.log.producers.ongoing)
+    @rule()
+    def delete_everything(self):
+        self.world.delete_segments(len(self.log.segments))
+
     @rule()
     def reload(self):
         self.world.close()
         self.world.reopen()
         self.log.update_high_watermark(self.log.log_end_offset)
+
+    @rule()
+    def kill(self):
+        self.world.killed()
 
     @rule(variant=st.sampled_from(VARIANTS), back=st.sampled_from([0, 0, 0.1, 0.5, 1]), seed=st.integers(0, 1 << 16))
     def crash(self, variant, back, seed):
@@ -145,9 +154,39 @@ TestCrashMachine.settings = settings(
 )
 
 
+@pytest.mark.parametrize("then", ["restarts", "leads", "begins-anew"])
+def test_what_a_killed_process_has_cut_off_stays_away(then):
+    """ST-5, ST-9: the process that knew what had to be synced is gone, and the power fails after the next start."""
+    world = World()
+    world.append(1)
+    world.flush()
+    if then == "begins-anew":
+        world.start_at(50)
+    else:
+        world.truncate(0)
+    world.killed()
+    if then == "restarts":
+        world.close()
+        world.reopen()
+    else:
+        world.new_epoch()
+    world.crash(world.here, "none", random.Random(0))
+
+
+def test_what_a_killed_process_has_deleted_stays_away():
+    """LM-2: the names may be back after a power failure; the checkpoint of the next start says where the log begins."""
+    world = World()
+    world.append(2)
+    world.checkpoint()
+    world.delete_segments(1)
+    world.killed()
+    world.checkpoint()
+    world.crash(world.here, "none", random.Random(0))
+
+
 def test_a_broken_engine_is_found_by_the_model(monkeypatch):
     """A flush that syncs nothing: some sequence of steps shows it."""
     monkeypatch.setattr(Segment, "sync_files", lambda self: [])
     quick = settings(TestCrashMachine.settings, max_examples=500, phases=[Phase.generate], derandomize=True)
-    with pytest.raises(AssertionError, match="ST-"):
+    with pytest.raises(AssertionError, match=r"ST-|no batch"):
         run_state_machine_as_test(CrashMachine, settings=quick)

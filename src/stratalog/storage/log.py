@@ -914,8 +914,11 @@ class Log:
     def is_start_in_a_name(self) -> bool:
         """Whether a load finds the log start by the name of the first segment, so that no checkpoint must say it: not
         while segments that were deleted may come back with a power failure (LM-2)."""
+        start = self.log_start_offset
+        if not self._names_durable:
+            return start == 0
         segments = self.segment_set.all
-        return self._names_durable and self.log_start_offset <= (segments[0].base_offset if segments else 0)
+        return start <= (segments[0].base_offset if segments else 0)
 
     @property
     def size(self) -> int:

@@ -619,6 +619,7 @@ def _settle(
     log.epochs.truncate_from_start(log_start_offset, write=False)
     if log.epochs.rows != rows:
         log.epochs.write()
+    log._names_durable = clean  # a killed process may have deleted what a power failure brings back
     if not clean:
         active.file.release()  # what the broker that was killed had taken ahead
     log._restage()

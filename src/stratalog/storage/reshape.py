@@ -37,10 +37,21 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
         return True
     try:
         _truncate(log, offset, now_ms)
+        _settle(log)
     except OSError as error:
         _give_up(log, error)
         raise
     return True
+
+
+def _settle(log: Log) -> None:
+    """Here and not with the next write: a process that is killed in between forgets that there is something to sync.
+    A full disk has no room for the epochs' file; then it is left to the next write after all."""
+    try:
+        log._settle_cuts()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
 
 
 class HalfTruncated(OSError):
@@ -122,6 +133,7 @@ def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | N
         log._cut_files.append(fresh.file)
         log.epochs.clear()
         replay.delete_snapshots(log, range(0))
+        _settle(log)
     except OSError as error:
         _give_up(log, error)
         raise
