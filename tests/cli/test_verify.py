@@ -16,6 +16,7 @@ from stratalog.storage import checkpoints, layout
 from stratalog.storage.audit import Summary, audit
 from stratalog.storage.log import Log, Origin
 from stratalog.storage.producers import decode_snapshot, encode_snapshot
+from stratalog.storage.segment import Segment
 from stratalog.testing.disk import FaultyDisk
 
 
@@ -155,6 +156,39 @@ def test_the_directory_of_a_running_broker_is_fine(tmp_path):
             file.write(bytes(batch([b"half"]))[:30])
         assert kinds(tmp_path) == []
     assert kinds(tmp_path) == ["torn-tail"]
+
+
+def test_what_a_running_broker_does_meanwhile_is_no_finding(tmp_path, monkeypatch):
+    """Retention takes segments that were listed, has begun with one, an index is being cut: nothing is wrong."""
+    log = Log.open(RealDisk(), f"{tmp_path}/orders-0", topic="orders", partition=0, config=CONFIG, now_ms=NOW)
+    fill(log, 120)
+    assert len(log.segments) > 6
+    gone = log.segments[2].path
+    aborts = next(one.txn_index.path for one in log.segments[3:-1] if one.txn_index.exists)
+    active = log.active_segment.time_index.file.path
+
+    class Meanwhile(RealDisk):
+        def open(self, path, **options):
+            if path == gone and log.segments[0].base_offset == 0:
+                log.finish_deletion(log.delete_segments(log.segments[:3], "retention", NOW))
+            return super().open(path, **options)
+
+        def read(self, path, **options):
+            data = super().read(path, **options)
+            return data[: len(data) // 2 + 1] if path == active else data
+
+    with RealDisk().lock(f"{tmp_path}/.lock"):
+        assert [str(one) for one in audit(Meanwhile(), f"{tmp_path}/orders-0", compacted=False)] == []
+        assert log.log_start_offset > 0
+        with monkeypatch.context() as patch:
+            patch.setattr(Segment, "become_inactive", lambda segment: None)
+            log.roll(NOW)
+        assert kinds(tmp_path) == [], "a roll that has made the new segment and not closed the old one yet"
+        RealDisk().rename(aborts, f"{aborts}.deleted")
+        assert kinds(tmp_path) == []
+        RealDisk().rename(f"{aborts}.deleted", aborts)
+        RealDisk().unlink(aborts)
+        assert kinds(tmp_path) == ["txn-index"], "what is wrong is told all the same"
 
 
 def test_both_twins_of_the_scan_find_the_same(data, monkeypatch):

@@ -95,6 +95,7 @@ class _Log:
     live: bool
     compacted: bool | None
     first_base: int = -1
+    last_base: int = -1
     last: int = -1
     """The last offset that was seen."""
     holes: int = 0
@@ -105,6 +106,13 @@ class _Log:
     """Where each epoch begins by the batches."""
     producers: ProducerState = field(default_factory=lambda: ProducerState(1 << 62))
     snapshots: list[int] = field(default_factory=list)
+
+    def begin_at(self, base: int) -> None:
+        """What came before is gone: a running broker has deleted it meanwhile."""
+        self.first_base = base
+        self.last = -1
+        self.producers = ProducerState(1 << 62)
+        self.snapshots = [offset for offset in self.snapshots if offset >= base]
 
 
 def audit(
@@ -382,14 +390,20 @@ def _partition(
                     text = "an index without its log"
                     yield Finding(layout.path_of(directory, base, kind), -1, "orphan", text, "delete it")
         log.first_base = bases[0] if bases else 0
+        log.last_base = bases[-1] if bases else 0
         for number, base in enumerate(bases):
             following = bases[number + 1] if number + 1 < len(bases) else None
             summary.segments += 1
             try:
-                yield from _segment(disk, directory, base, segments[base], following, log, meter, summary)
+                size = disk.size(layout.path_of(directory, base, layout.LOG))
+                for finding in _segment(disk, directory, base, segments[base], following, log, meter, summary):
+                    if not live or _is_still(disk, directory, base, size, closed=following is not None):
+                        yield finding
             except FileNotFoundError:
                 if not live:
                     raise
+                if following is not None:
+                    log.begin_at(following)
             except OSError as error:
                 yield _unreadable(layout.path_of(directory, base, layout.LOG), error)
                 log.damaged = True
@@ -399,6 +413,16 @@ def _partition(
         summary.holes += log.holes
 
     return (lambda: end), findings()
+
+
+def _is_still(disk: Disk, directory: str, base: int, size: int, *, closed: bool) -> bool:
+    """Whether a running broker has left a segment alone since it was `size` bytes long: what was found in one that is
+    deleted or exchanged while it is looked at is of two different ones."""
+    try:
+        now = disk.size(layout.path_of(directory, base, layout.LOG))
+    except FileNotFoundError:
+        return False
+    return now == size if closed else now >= size
 
 
 def _other_file(disk: Disk, directory: str, name: str, log: _Log) -> Iterator[Finding]:
@@ -492,8 +516,11 @@ def _segment(
     file = disk.open(path, write=False)
     size = file.size()
     last_segment = following is None
-    index = _IndexCheck(disk, layout.path_of(directory, base, layout.INDEX), base, last_segment)
-    times = _TimeCheck(disk, layout.path_of(directory, base, layout.TIME_INDEX), base, last_segment)
+    growing = last_segment and log.live
+    # A roll makes the new segment before it closes the old one.
+    is_open = last_segment or (log.live and following == log.last_base)
+    index = _IndexCheck(disk, layout.path_of(directory, base, layout.INDEX), base, is_open, log.live)
+    times = _TimeCheck(disk, layout.path_of(directory, base, layout.TIME_INDEX), base, is_open, log.live)
     for check, kind in ((index, layout.INDEX), (times, layout.TIME_INDEX)):
         if kind in kinds:
             yield from _or_unreadable(check.path, check.load())
@@ -552,12 +579,13 @@ def _segment(
         meter.add(sound - position)
         position = sound
     summary.bytes += position
-    growing = last_segment and log.live
     if not log.damaged:
         yield from index.end(growing)
         yield from times.end(growing, greatest)
         there = layout.TXN_INDEX in kinds
         txn_path = layout.path_of(directory, base, layout.TXN_INDEX)
+        if log.live and not there and disk.exists(txn_path + layout.DELETED):
+            return  # retention has begun with this segment; its log is renamed last
         yield from _or_unreadable(txn_path, _txn_index(disk, txn_path, base, there, aborted, log, growing))
 
 
@@ -622,22 +650,25 @@ def _batch(
 class _IndexCheck:
     """The entries of an offset index, each against the batch that it points to."""
 
-    def __init__(self, disk: Disk, path: str, base: int, last_segment: bool) -> None:
+    def __init__(self, disk: Disk, path: str, base: int, is_open: bool, live: bool) -> None:
         self.path = path
         self._disk = disk
         self._base = base
-        self._last_segment = last_segment
+        self._is_open = is_open
+        self._may_be_cut = is_open and live
         self._rows: list[tuple[int, int]] = []
         self._next = 0
 
     def load(self) -> Iterator[Finding]:
         data = self._disk.read(self.path, limit=1 << 30)
+        if self._may_be_cut:
+            data = data[: len(data) - len(data) % 8]  # it is being cut to its entries right now
         if len(data) % 8:
             text = f"{len(data)} bytes are no multiple of 8"
             yield Finding(self.path, len(data) - len(data) % 8, "index", text, _REBUILT)
             return
         self._rows, zeros = _without_zeros(data, _INDEX_ENTRY)
-        if zeros and not self._last_segment:
+        if zeros and not self._is_open:
             text = f"{zeros} unused slots at the end of a closed segment's index"
             yield Finding(self.path, len(self._rows) * 8, "index", text, _REBUILT)
 
@@ -666,24 +697,27 @@ class _IndexCheck:
 class _TimeCheck:
     """The entries of a time index, each against the batches up to its offset."""
 
-    def __init__(self, disk: Disk, path: str, base: int, last_segment: bool) -> None:
+    def __init__(self, disk: Disk, path: str, base: int, is_open: bool, live: bool) -> None:
         self.path = path
         self._disk = disk
         self._base = base
-        self._last_segment = last_segment
+        self._is_open = is_open
+        self._may_be_cut = is_open and live
         self._rows: list[tuple[int, int]] = []
         self._next = 0
         self._loaded = False
 
     def load(self) -> Iterator[Finding]:
         data = self._disk.read(self.path, limit=1 << 30)
+        if self._may_be_cut:
+            data = data[: len(data) - len(data) % 12]  # it is being cut to its entries right now
         if len(data) % 12:
             text = f"{len(data)} bytes are no multiple of 12"
             yield Finding(self.path, len(data) - len(data) % 12, "time-index", text, _REBUILT)
             return
         self._loaded = True
         self._rows, zeros = _without_zeros(data, _TIME_ENTRY)
-        if zeros and not self._last_segment:
+        if zeros and not self._is_open:
             text = f"{zeros} unused slots at the end of a closed segment's time index"
             yield Finding(self.path, len(self._rows) * 12, "time-index", text, _REBUILT)
         for slot in range(1, len(self._rows)):
@@ -715,7 +749,7 @@ class _TimeCheck:
         if self._next < len(self._rows):
             text = f"entry {self._next} speaks of offset {self._base + self._rows[self._next][1]}, past the last batch"
             yield Finding(self.path, self._next * 12, "time-index", text, _REBUILT)
-        elif not self._last_segment and greatest >= 0 and (not self._rows or self._rows[-1][0] != greatest):
+        elif not self._is_open and greatest >= 0 and (not self._rows or self._rows[-1][0] != greatest):
             text = f"the greatest timestamp of the closed segment, {greatest}, is not its last entry"
             yield Finding(self.path, max(len(self._rows) - 1, 0) * 12, "time-index", text, _REBUILT)
 
