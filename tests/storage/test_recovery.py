@@ -320,6 +320,22 @@ def test_incomplete_splits_are_undone(kit):
     assert not names(kit, ".swap", ".cleaned")
 
 
+def test_the_producers_of_an_emptied_log_stay_forgotten(kit):
+    """D19: a snapshot at the new start would open a transaction again that nobody ends any more."""
+    log = kit.open()
+    kit.txn(log, 1, 0, 0, b"x")
+    kit.append(log, b"y")
+    log.close(clean=False)
+    log = kit.open()  # takes a snapshot at its end
+    assert path_of(kit, 2, ".snapshot").exists()
+    log.close(clean=False)
+    path_of(kit, 0, ".log").write_bytes(b"")
+    for _ in range(2):
+        log = kit.open(log_start_offset=2)
+        assert log.producers.entries == {} and log.log_end_offset == 2
+        log.close(clean=False)
+
+
 def test_a_log_that_ends_before_its_start_is_emptied_and_says_so(kit):
     """D19, D02: hand-deleted segments; announced, and the replica is marked."""
     log = kit.open()

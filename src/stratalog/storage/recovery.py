@@ -588,6 +588,7 @@ def _end_offset(log: Log, log_start_offset: int, clean: bool, now_ms: int) -> in
                 log.disk.unlink(path, missing_ok=True)
             segment.drop()
         log.epochs.clear()
+        replay.delete_snapshots(log, range(0))
     log.segment_set.replace((), (log._new_segment(log_start_offset, now_ms, warm=False),))
     return log_start_offset
 
