@@ -15,6 +15,7 @@ from stratalog.protocol.k22_init_producer_id import InitProducerIdRequest
 from stratalog.records.batch import Record
 from stratalog.records.legacy import build_message_set
 from stratalog.storage.config import LogConfig
+from stratalog.storage.segment import Segment
 from stratalog.storage.values import Isolation
 
 
@@ -215,8 +216,11 @@ def test_what_is_written_has_the_leaders_epoch_and_the_offset(bench: Bench) -> N
 
 
 def test_a_full_disk_refuses_writes_and_keeps_serving_reads(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-full: ENOSPC is an error code, the partition stays."""
+    """D-full: ENOSPC is an error code, the partition stays; all logs give back the blocks that they took ahead."""
+    bench.create("other")
     bench.create("orders")
+    given: list[str] = []
+    monkeypatch.setattr(Segment, "give_blocks_back", lambda segment: given.append(segment.path))
     bench.ask("Produce", 9, request(9, "orders", batch(b"a")))
     partition = bench.node.partitions["orders", 0]
     real = type(partition.log).commit_staged
@@ -229,6 +233,7 @@ def test_a_full_disk_refuses_writes_and_keeps_serving_reads(bench: Bench, monkey
     row = one(bench.ask("Produce", 9, request(9, "orders", batch(b"b"))))
     assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert partition.is_leader and partition.log.log_end_offset == 1
+    assert given == [bench.node.partitions["other", 0].log.active_segment.path, partition.log.active_segment.path]
     monkeypatch.setattr(type(partition.log), "commit_staged", real)
     assert one(bench.ask("Produce", 9, request(9, "orders", batch(b"b")))).base_offset == 1
 

@@ -71,3 +71,26 @@ def test_where_the_file_system_cannot_an_append_is_as_it_was(kit, monkeypatch):
     log = kit.open(LARGE)
     fill(log, 4)
     assert log.log_end_offset == 4 and blocks_behind(log) < AHEAD_FROM_BYTES
+
+
+def test_the_last_blocks_of_a_disk_are_not_taken_ahead(kit, monkeypatch):
+    real = os.fstatvfs
+
+    def nearly_full(fd):
+        room = list(real(fd))
+        room[4] = 63 * MIB // room[1]  # blocks that are free for us
+        return os.statvfs_result(room)
+
+    monkeypatch.setattr(os, "fstatvfs", nearly_full)
+    log = kit.open(LARGE)
+    fill(log, 8)
+    assert blocks_behind(log) < AHEAD_FROM_BYTES
+
+
+def test_blocks_go_back_when_the_disk_is_full_and_appends_go_on(kit):
+    log = kit.open(LARGE)
+    fill(log, 8)
+    log.active_segment.give_blocks_back()
+    assert blocks_behind(log) < AHEAD_FROM_BYTES
+    fill(log, 1)
+    assert log.log_end_offset == 9 and blocks_behind(log) > MIB

@@ -642,6 +642,17 @@ class LogRegistry:
 
     # --- a disk that fails ----------------------------------------------------------------------------------------
 
+    def disk_full(self, one: Log) -> None:
+        """A write to this log found no room: what the others on its disk have taken ahead and not used is room."""
+        directory = self._home.get((one.topic, one.partition))
+        if directory is None:
+            return
+        for other in directory.logs.values():
+            try:
+                other.active_segment.give_blocks_back()
+            except OSError as error:
+                log.warning("%s: blocks taken ahead could not be given back: %s", other.directory, error)
+
     def log_failed(self, one: Log, error: OSError) -> None:
         """An operation on this log has failed."""
         directory = self._home.get((one.topic, one.partition))

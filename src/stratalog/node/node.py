@@ -387,7 +387,9 @@ class Node:
         takes the replica offline."""
         self.broken[partition] = error
         full = error.errno in FULL
-        if not full:
+        if full:
+            self.logs.disk_full(partition.log)
+        else:
             self.logs.log_failed(partition.log, error)
             partition.fail(error)
         log.error("%s-%d %s: %s", partition.topic, partition.index, "takes no writes" if full else "is offline", error)

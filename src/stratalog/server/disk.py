@@ -25,6 +25,8 @@ _pread = os.pread
 _KEEP_SIZE = 1
 _BLOCK_BYTES = 512
 """What `st_blocks` counts in."""
+_ROOM_FACTOR = 64
+"""Blocks are taken ahead where so many times their number are free: the last ones are for who writes."""
 _RESERVED_BYTES_MIN = 1 << 20
 """Blocks behind a file's end that are worth a call: a file system rounds up by some."""
 
@@ -171,7 +173,12 @@ class RealFile:
         self.truncate(size)
 
     def reserve(self, position: int, length: int) -> bool:
-        return _fallocate is not None and _fallocate(self._fd, _KEEP_SIZE, position, length) == 0
+        if _fallocate is None:
+            return False
+        room = os.fstatvfs(self._fd)
+        if room.f_bavail * room.f_frsize < length * _ROOM_FACTOR:
+            return False
+        return bool(_fallocate(self._fd, _KEEP_SIZE, position, length) == 0)
 
     def release(self) -> None:
         try:

@@ -198,6 +198,12 @@ class Segment:
         if not self.file.reserve(start, self.ahead - start):
             self.ahead = max(self.ahead, start + AHEAD_BYTES_MAX)  # asked again when so much has come without
 
+    def give_blocks_back(self) -> None:
+        """Those that nothing was written to."""
+        if self.ahead > AHEAD_FROM_BYTES:
+            self.file.release()
+            self.ahead = AHEAD_FROM_BYTES
+
     def note(self, *, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
         """`note_all` of one batch."""
         self.note_all(((last_offset, last_offset, max_timestamp, size),), position)
@@ -260,9 +266,7 @@ class Segment:
 
     def become_inactive(self) -> None:
         """The last time index entry, indexes cut to what they hold, blocks given back that nothing was written to."""
-        if self.ahead > AHEAD_FROM_BYTES:
-            self.file.release()
-            self.ahead = AHEAD_FROM_BYTES
+        self.give_blocks_back()
         if not self.is_warm:
             if self.max_timestamp <= self.time_index.last_timestamp:
                 return  # nobody has appended to it since it was loaded: it is as a closed one already
