@@ -158,6 +158,31 @@ def test_the_directory_of_a_running_broker_is_fine(tmp_path):
     assert kinds(tmp_path) == ["torn-tail"]
 
 
+def test_epochs_of_records_that_are_all_deleted_need_not_be_known(tmp_path):
+    def start(offset=0):
+        return Log.open(
+            RealDisk(),
+            f"{tmp_path}/orders-0",
+            topic="orders",
+            partition=0,
+            config=CONFIG,
+            now_ms=NOW,
+            log_start_offset=offset,
+            had_clean_shutdown=True,
+        )
+
+    log = start()
+    fill(log)
+    end = log.log_end_offset
+    log.maybe_increment_high_watermark(log.log_end)
+    log.delete_records(end)
+    log.close()
+    start(end).close()
+    assert "epochs" in kinds(tmp_path / "orders-0")
+    checkpoints.write_offsets(RealDisk(), f"{tmp_path}/{layout.LOG_STARTS}", {("orders", 0): end})
+    assert kinds(tmp_path) == []
+
+
 def test_what_a_running_broker_does_meanwhile_is_no_finding(tmp_path, monkeypatch):
     """Retention takes segments that were listed, has begun with one, an index is being cut: nothing is wrong."""
     log = Log.open(RealDisk(), f"{tmp_path}/orders-0", topic="orders", partition=0, config=CONFIG, now_ms=NOW)

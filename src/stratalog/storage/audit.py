@@ -866,7 +866,11 @@ def _epochs(disk: Disk, directory: str, log: _Log, end: int) -> Iterator[Finding
     if rows and rows[-1][1] > end:
         text = f"epoch {rows[-1][0]} begins at {rows[-1][1]}, the log ends at {end}"
         yield Finding(path, -1, "epochs", text, "the next start cuts it")
-    for epoch, start in log.epochs:
+    log_start = _log_start(disk, directory)
+    behind = [*(start for _, start in log.epochs[1:]), end]
+    for (epoch, start), until in zip(log.epochs, behind, strict=False):
+        if until <= log_start:
+            continue  # all of its records are deleted, and a load has forgotten it
         told = -1
         for known, since in rows:
             if since <= start:
@@ -874,3 +878,14 @@ def _epochs(disk: Disk, directory: str, log: _Log, end: int) -> Iterator[Finding
         if told != epoch and (not rows or start >= rows[0][1]):
             text = f"offset {start} was written in epoch {epoch}, the file says {told if told >= 0 else 'nothing'}"
             yield Finding(path, -1, "epochs", text, _REBUILT)
+
+
+def _log_start(disk: Disk, directory: str) -> int:
+    """As far as the checkpoint of its data directory says it."""
+    home, _, name = directory.rpartition("/")
+    key = layout.parse_directory(name)
+    try:
+        starts = checkpoints.read_offsets(disk, f"{home or '.'}/{layout.LOG_STARTS}")
+    except (Malformed, OSError):
+        return 0  # told where the data directory is looked at
+    return starts.get(checkpoints.TopicPartition(*key), 0) if key is not None else 0
