@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import select
 import signal
 import subprocess
@@ -231,6 +232,22 @@ def test_a_follower_prints_what_comes_until_ctrl_c_or_until_nobody_reads(
     one.send_signal(signal.SIGINT)
     _, err = one.communicate(timeout=20)
     assert one.returncode == 130 and b"Traceback" not in err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["consume", "--help"], ["protocol", "list"]], ids=" ".join)
+def test_output_that_nobody_takes_is_no_trace(words: list[str]) -> None:
+    """Small outputs too, which are written at the very end: for a reader that has gone it is enough, on a full disk
+    one line says so."""
+    command = [sys.executable, "-m", "stratalog.cli", *words]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone, open("/dev/full", "wb") as full:
+        one = subprocess.Popen(command, stdout=gone, stderr=subprocess.PIPE, env=environment)
+        two = subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE, env=environment)
+        assert one.communicate(timeout=20)[1] == b"" and one.returncode == 0
+        assert two.communicate(timeout=20)[1] == b"stratalog: standard output: No space left on device\n"
+        assert two.returncode == 1
 
 
 def test_a_follower_waits_for_a_broker_that_is_away() -> None:

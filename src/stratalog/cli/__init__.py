@@ -75,7 +75,10 @@ def at_least(low: int) -> Callable[[str], int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    return _guarded(list(sys.argv[1:] if argv is None else argv))
+
+
+def _run(arguments: list[str]) -> int:
     parser = _parser()
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(parser.format_help())
@@ -98,21 +101,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.arguments(sub)
-    args = sub.parse_args(arguments[1:])
-    return _guarded(command.run, args)
+    return int(command.run(sub.parse_args(arguments[1:])) or 0)
 
 
-def _guarded(run: object, args: argparse.Namespace) -> int:
-    assert callable(run)
+def _guarded(arguments: list[str]) -> int:
     try:
-        return int(run(args) or 0)
+        try:
+            return _run(arguments)
+        finally:
+            _flush_output()
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output has gone, as `head` does; Python must not complain about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 0  # the reader of our output has gone, as `head` does
     except UsageError as error:
         print(f"stratalog: {error}", file=sys.stderr)
         return 2
@@ -121,6 +123,18 @@ def _guarded(run: object, args: argparse.Namespace) -> int:
             raise
         print(f"stratalog: {one_line(error)}", file=sys.stderr)
         return 1
+
+
+def _flush_output() -> None:
+    """Write what is still buffered.  That it cannot be written is told as any other failure, help texts included; left
+    to Python it would be a complaint of the interpreter at exit."""
+    try:
+        if sys.stdout is not None:  # as it is where the shell closed it
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more
+        error.filename = "standard output"
+        raise
 
 
 def one_line(error: BaseException) -> str:
