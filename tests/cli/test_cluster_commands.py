@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,15 @@ def test_json_lines_go_out_and_come_back_with_every_byte(run: Shell, cluster: st
     ]
 
 
+def test_files_may_stand_behind_options(run: Shell, tmp_path: Path, cluster: stratalog.testing.TestBroker) -> None:
+    cluster.create_topic("behind-options")
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("1\n")
+    two.write_text("2\n")
+    run("produce", "behind-options", "-q", str(one), "-H", "a=b", str(two))
+    assert run("consume", "behind-options").split() == ["1", "2"]
+
+
 def test_trim_deletes_the_oldest(run: Shell, cluster: stratalog.testing.TestBroker) -> None:
     cluster.create_topic("old")
     cluster.produce("old", [b"%d" % i for i in range(10)])
@@ -147,7 +157,7 @@ def test_the_cluster_shows_itself(run: Shell, what: str) -> None:
 def test_errors_are_one_line_that_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     for words, code, text in (
         (["topic", "list", "-b", "127.0.0.1:1"], 1, "Is the broker running?"),
-        (["topic", "list", "-b", "nonsense"], 1, "HOST:PORT"),
+        (["topic", "list", "-b", "nonsense"], 1, "bootstrap server 'nonsense' is not HOST:PORT"),
         (["tpoic"], 2, "did you mean topic?"),
         (["produce", "t", "-z", "rar"], 2, "allowed are none, gzip"),
     ):
@@ -168,6 +178,7 @@ def test_wrong_arguments_are_one_line_with_what_would_do(
         (["config", "get", "user", "x"], "'user'"),
         (["group", "reset", "g", "t"], "--to"),
         (["cluster", "brokers", "--nonsense"], "--nonsense"),
+        (["produce", "t", "--nonsense", "file"], "arguments: --nonsense"),
     ):
         with pytest.raises(SystemExit) as ended:
             cli.main(words)
@@ -188,6 +199,10 @@ def test_wrong_arguments_are_one_line_with_what_would_do(
         assert text in error and "line 1" in error, error
     assert run("topic", "delete", "nowhere", code=1).count("nowhere") == 1
     assert "GROUP_ID_NOT_FOUND" in run("group", "delete", "nobody", code=1)
+    for command in (["consume"], ["topic", "describe"], ["topic", "delete"]):
+        assert run(*command, "nowhere", code=1).endswith("stratalog topic list shows what there is\n")
+    for command in (["group", "describe"], ["group", "delete"]):
+        assert run(*command, "nobody", code=1).endswith("stratalog group list shows what there is\n")
 
 
 def test_a_group_that_is_not_there_yet_begins_where_it_is_told(

@@ -43,6 +43,13 @@ COMMANDS: Final = {
 """Name to (help, group)."""
 
 
+WHERE_TO_LOOK: Final = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "stratalog topic list shows what there is",
+    "GROUP_ID_NOT_FOUND": "stratalog group list shows what there is",
+}
+"""What to do about an error of the broker, by its name."""
+
+
 class UsageError(Exception):
     """A wrong command line; the text names the argument, its value and what is allowed."""
 
@@ -101,7 +108,16 @@ def _run(arguments: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.arguments(sub)
-    return int(command.run(sub.parse_args(arguments[1:])) or 0)
+    return int(command.run(_parsed(sub, arguments[1:])) or 0)
+
+
+def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """What the words say.  argparse takes a list of files that may be empty for empty as soon as an option stands
+    before it; what is left over then is parsed once more, options first."""
+    if parser._subparsers is not None:  # which argparse cannot parse in that way
+        return parser.parse_args(words)
+    args, rest = parser.parse_known_args(words)
+    return parser.parse_intermixed_args(words) if rest else args
 
 
 def _guarded(arguments: list[str]) -> int:
@@ -144,8 +160,9 @@ def one_line(error: BaseException) -> str:
         return f"{where}{error.strerror}"
     if isinstance(error, AssertionError):
         return f"a bug in stratalog (set STRATALOG_TRACE=1 for where): {error or 'an assertion failed'}"
-    text = " ".join(str(error).split())
-    return text or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
+    hint = WHERE_TO_LOOK.get(getattr(error, "name", None) or "")
+    return f"{text}: {hint}" if hint else text
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from stratalog.cli import UsageError
+from stratalog.cli import UsageError, one_line
 from stratalog.cli.output import add_bootstrap, add_json, print_json, table
 
 if TYPE_CHECKING:
@@ -194,5 +194,5 @@ def _delete(client: Client, args: argparse.Namespace) -> int:
             if error is None:
                 print(f"{name}: deleted")
             else:
-                print(f"stratalog: {error}", file=sys.stderr)
+                print(f"stratalog: {one_line(error)}", file=sys.stderr)
     return 1 if any(results.values()) else 0

@@ -30,7 +30,7 @@ LINE_BYTES_MAX: Final = 16 << 20
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic")
-    parser.add_argument("file", nargs="*", help="default: standard input")
+    parser.add_argument("file", nargs="*", default=[], help="default: standard input")
     parser.add_argument("-p", "--partition", type=at_least(0), help="default: by the key, else in turn")
     parser.add_argument("-k", "--key", help="one key for all records")
     parser.add_argument("-K", "--key-separator", metavar="SEP", help="a line is KEY SEP VALUE")

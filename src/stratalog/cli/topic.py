@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from stratalog.cli import UsageError, at_least
+from stratalog.cli import UsageError, at_least, one_line
 from stratalog.cli.output import add_bootstrap, add_json, print_json, size, table
 
 
@@ -179,7 +179,7 @@ def _delete(client, args) -> int:  # type: ignore[no-untyped-def]
         if error is not None:
             failed += 1
             if not args.json:
-                print(f"stratalog: {error}", file=sys.stderr)
+                print(f"stratalog: {one_line(error)}", file=sys.stderr)
         elif not args.json:
             print(f"{name}: deleted")
     if args.json:

@@ -453,7 +453,7 @@ def _fetched(topic: str, p: PartitionData) -> FetchedPartition:
 def _host_port(server: str) -> tuple[str, int]:
     host, _, port = server.strip().rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ClientError(f"not HOST:PORT: {server.strip()!r}")
+        raise ClientError(f"the bootstrap server {server.strip()!r} is not HOST:PORT, such as 127.0.0.1:9092")
     return host.strip("[]"), int(port)
 
 
