@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stratalog.cli import UsageError
-from stratalog.cli.output import Progress, bold, count, duration, size, table
+from stratalog.cli.output import Progress, bold, count, duration, size, table, width
 
 if TYPE_CHECKING:
     from stratalog.cli._shop import Shop
@@ -524,6 +524,6 @@ class Waiting:
         begun = time.monotonic()
         with terminal:
             while not self._end.wait(self._TICK_S):
-                width = shutil.get_terminal_size().columns - 1
-                terminal.write("\r\033[K" + f"   {self._what} ... {time.monotonic() - begun:.0f} s"[:width])
+                text = f"   {self._what} ... {time.monotonic() - begun:.0f} s"
+                terminal.write("\r\033[K" + text[: width(terminal)])
                 terminal.flush()

@@ -101,11 +101,21 @@ def duration(seconds: float) -> str:
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
+def width(terminal: TextIO) -> int:
+    """How long a line that is written over again may be.  Asks the terminal itself: standard output, which `shutil`
+    asks, is often a file while the bar is shown."""
+    try:
+        columns = os.get_terminal_size(terminal.fileno()).columns
+    except OSError:
+        columns = 0
+    return (columns or shutil.get_terminal_size().columns) - 1
+
+
 class Progress:
     """A bar on standard error for what takes longer than a second: done, rate, remaining time.
 
-    Shows nothing for the first second, nothing where standard error is no terminal (then one line at the end, when it
-    took long), and cleans up after itself.
+    Shows nothing for the first second, nothing where standard error is no terminal that can write a line over again
+    (then one line at the end, when it took long), and cleans up after itself.
     """
 
     def __init__(
@@ -123,7 +133,7 @@ class Progress:
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
         self._start = self._last = clock()
-        self._live = self._stream.isatty()
+        self._live = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._shown = False
         self.done: float = 0
 
@@ -147,7 +157,7 @@ class Progress:
         if now - self._last >= 0.1 and now - self._start >= 1.0:
             self._last = now
             if self._live:
-                self._stream.write("\r\033[K" + self.line(now)[: shutil.get_terminal_size().columns - 1])
+                self._stream.write("\r\033[K" + self.line(now)[: width(self._stream)])
                 self._stream.flush()
                 self._shown = True
 
