@@ -191,7 +191,8 @@ class LogReader:
         """The records with an offset in [start, end) and a timestamp in [start_time, end_time) (milliseconds), as Arrow
         record batches of about `batch_bytes` of log each, in offset order.
 
-        `columns`: some of `offset timestamp timestampType key value headers`; only these are decoded.  `committed`
+        `columns`: some of `offset timestamp timestampType key value headers`, which come in this order whichever they
+        are named in; only these are decoded.  `committed`
         leaves out aborted transactions and everything from the first open one on; control records are never rows.
         `verify=False` leaves out the checksums.  `stable` promises that `end` is at most the last stable offset: open
         transactions are then not looked for, which saves going through a segment's headers.  Ends with `CorruptBatch`
@@ -213,13 +214,18 @@ class LogReader:
 
     def to_arrow(self, **options: Any) -> pa.Table:
         """All records as one table; options as `scan` has them."""
+        options["columns"] = arrow.chosen(options.get("columns"))
+        schema = arrow.schema(options["columns"], unit=options.get("timestamp_unit", "ms"))  # or says what to install
         import pyarrow as pa
 
-        schema = arrow.schema(options.get("columns"), unit=options.get("timestamp_unit", "ms"))
         return pa.Table.from_batches(self.scan(**options), schema=schema)
 
     def to_pandas(self, **options: Any) -> pandas.DataFrame:
         """All records as a pandas data frame; options as `scan` has them."""
+        try:
+            import pandas  # noqa: F401
+        except ImportError as error:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from error
         return self.to_arrow(**options).to_pandas()
 
     def to_polars(self, **options: Any) -> polars.DataFrame:

@@ -168,6 +168,26 @@ def test_pandas_and_polars(three):
     assert isinstance(frame, polars.DataFrame) and frame["key"].to_list() == [b"k5", b"k6", b"k7"]
 
 
+@pytest.mark.parametrize(
+    ("call", "missing", "says"),
+    [
+        ("to_arrow", "pyarrow", r"pip install stratalog\[arrow\]"),
+        ("to_pandas", "pyarrow", r"pip install stratalog\[arrow\]"),
+        ("to_pandas", "pandas", "pip install pandas"),
+        ("to_polars", "polars", "pip install polars"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_remedy(three, monkeypatch, call, missing, says):
+    """The core brings none of them."""
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=says):
+        getattr(stratalog.open(three.path), call)()
+
+
+def test_columns_may_be_named_by_any_iterable(three):
+    assert stratalog.open(three.path).to_arrow(columns=iter(["offset", "key"]), end=3).num_rows == 3
+
+
 def test_a_data_directory_needs_a_topic(three, tmp_path):
     assert len(stratalog.open(tmp_path, topic="orders", partition=0)) == 300
     with pytest.raises(ValueError, match=r"data directory: give topic= and partition=.* orders-0"):
