@@ -76,8 +76,9 @@ def test_a_taken_port_and_a_taken_directory_are_named(tmp_path: Path, capsys: py
         assert str(b.directory) in line and "--data" in line
 
 
-def test_a_file_of_java_and_a_misspelt_key_still_serve(tmp_path: Path) -> None:
-    """Without an option but --data a broker is there; SIGTERM ends it cleanly and says so."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_file_of_java_and_a_misspelt_key_still_serve(number: signal.Signals, tmp_path: Path) -> None:
+    """Without an option but --data a broker is there; SIGTERM, or the end of its terminal, ends it cleanly."""
     file = tmp_path / "server.properties"
     file.write_bytes("# caf\u00e9\nnum.partitoins=3\nlisteners = PLAINTEXT://127.0.0.1:0\n".encode("latin-1"))
     process = subprocess.Popen(
@@ -88,7 +89,7 @@ def test_a_file_of_java_and_a_misspelt_key_still_serve(tmp_path: Path) -> None:
     )
     assert process.stdout is not None and process.stderr is not None
     assert "serves on 127.0.0.1:" in process.stdout.readline()
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     out, err = process.communicate(timeout=20)
     assert process.returncode == 0 and "stopped cleanly" in out
     assert "num.partitoins" in err and "did you mean num.partitions?" in err

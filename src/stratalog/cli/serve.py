@@ -5,7 +5,8 @@ connects.  Keys and defaults are Kafka's (server.properties); -o sets single one
 
     stratalog serve -o num.partitions=3 -o log.retention.hours=24
 
-Ctrl-C or SIGTERM stops it cleanly: it answers what is under way, flushes, and marks the stop as clean.
+Ctrl-C, SIGTERM or a terminal that closes stops it cleanly: it answers what is under way, flushes, and marks the stop as
+clean.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ def run(args: argparse.Namespace) -> int:
             os._exit(128 + number)
         broker.loop.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # `nohup` has it ignored
+            signal.signal(number, end)
     bar = Progress("loading", unit=lambda logs: f"{logs:,.0f} logs")
     if not args.quiet:
         broker.on_loading = lambda loading: bar.update(loading.share, loading.total)
