@@ -31,7 +31,7 @@ from stratalog.metadata import features
 from stratalog.node import groups, handlers
 from stratalog.node.metrics import Metrics
 from stratalog.node.producer_ids import ProducerIds
-from stratalog.node.request import LATER, Answer, Output, Parked, Peer, Request
+from stratalog.node.request import LATER, Output, Parked, Peer, Request
 from stratalog.node.sessions import FetchSessions
 from stratalog.node.timers import Callback, Timer, Timers
 from stratalog.protocol.apis import APIS, Api
@@ -211,9 +211,6 @@ class Node:
             self.ready.append(request)
         elif type(answer) is Parked:
             pass
-        elif type(answer) is Answer:
-            request.output = answer.output
-            self.ready.append(request)
         else:
             self.complete(request, answer)
         return request

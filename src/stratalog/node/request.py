@@ -111,12 +111,3 @@ class Later:
 
 
 LATER: Final = Later()
-
-
-class Answer:
-    """An answer that the handler has encoded by itself: size prefix, header and body."""
-
-    __slots__ = ("output",)
-
-    def __init__(self, output: Output) -> None:
-        self.output = output

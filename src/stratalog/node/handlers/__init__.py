@@ -1,11 +1,12 @@
 """One file for each API key, `kNN_name.py`, with
 
-    def handle(node: Node, request: Request, now: Millis) -> Message | Parked | Answer | None
+    def handle(node: Node, request: Request, now: Millis) -> Message | Parked | Later | None
 
-A message is encoded in the request's version and sent.  `Parked` (from `node.park(request)`) is answered later, `None`
-is never answered (produce with acks=0).  An `ApiError` that leaves `handle` becomes the response's top-level error
-code, `Malformed` closes the connection.  What has a file here is advertised in ApiVersions, in the range of its
-schema, or in the module's own `VERSIONS = (low, high)` where it serves less.
+A message is encoded in the request's version and sent.  `Parked` (from `node.park(request)`) is answered later, so is
+`LATER` (produce), by whoever fills in the request's output; `None` is never answered.  An `ApiError` that leaves
+`handle` becomes the response's top-level error code, `Malformed` closes the connection.  What has a file here is
+advertised in ApiVersions, in the range of its schema, or in the module's own `VERSIONS = (low, high)` where it serves
+less.
 """
 
 from __future__ import annotations

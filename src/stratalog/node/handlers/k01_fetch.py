@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stratalog.base.errors import ErrorCode
 from stratalog.base.failures import ApiError, Malformed
 from stratalog.base.types import MAX_INT32, Buffer, FileRegion, Millis, Uuid
-from stratalog.node.request import Answer, Parked, Request
+from stratalog.node.request import Parked, Request
 from stratalog.node.sessions import FINAL_EPOCH, INITIAL_EPOCH, Key, Session, Wanted
 from stratalog.node.waits import ParkedFetch
 from stratalog.protocol.compiler import uvarint_bytes
@@ -435,7 +435,7 @@ def _converted(row: Found, magic: int) -> Converted:
         return ErrorCode.KAFKA_STORAGE_ERROR, error
 
 
-def _refused(request: Request, code: ErrorCode) -> Answer | FetchResponse:
+def _refused(request: Request, code: ErrorCode) -> FetchResponse:
     """The whole request with one error: at the top from version 7 on, on each partition before."""
     if request.version >= 7:
         return FetchResponse(error_code=int(code))
@@ -465,7 +465,4 @@ def refuse(node: Node, request: Request, code: ErrorCode) -> FetchResponse:
     frame = request.frame
     assert frame is not None
     request.body = FetchRequest.decode(frame[request.position :], request.version)
-    response = _refused(request, code)
-    if isinstance(response, Answer):
-        raise Malformed("no answer can say so")
-    return response
+    return _refused(request, code)
