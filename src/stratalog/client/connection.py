@@ -132,9 +132,10 @@ class Connection:
                 return message
             message, _ = response.decode_at(frame, position, version)
             return message
-        except Malformed:
+        except Malformed as error:
             self.close()
-            raise
+            where = f"{self.host}:{self.port}, {APIS[key].name} {version}"
+            raise Malformed(f"{where}: {error.reason}", position=error.position) from error
 
     def _negotiate(self) -> None:
         highest = APIS[_API_VERSIONS].versions[1]
