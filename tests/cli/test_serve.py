@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import stratalog.testing
 from stratalog import cli
 from stratalog.cli.produce import _lines_of
+from stratalog.cli.serve import _why_not
 
 COMMAND = (sys.executable, "-m", "stratalog.cli", "serve")
 
@@ -63,6 +65,15 @@ def test_what_stops_a_start_is_one_line(words, code, parts, tmp_path, monkeypatc
     line = refused(capsys, *words, code=code)
     assert all(part in line for part in parts), line
     assert not (tmp_path / "stratalog-data").exists(), "nothing is made before the command line is understood"
+
+
+def test_a_port_of_the_system_is_told_from_a_directory_that_may_not_be_written() -> None:
+    denied = OSError(errno.EACCES, "Permission denied", "127.0.0.1:80")
+    assert _why_not(denied, ["data"]).startswith("127.0.0.1:80: Permission denied: ports below 1024")
+    denied.filename = "/elsewhere/metadata:1/.lock"
+    assert _why_not(denied, ["data"]) == "/elsewhere/metadata:1/.lock: Permission denied"
+    denied.filename = "data/.lock"
+    assert _why_not(denied, ["data"]).endswith("choose another directory with --data")
 
 
 def test_a_taken_port_and_a_taken_directory_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

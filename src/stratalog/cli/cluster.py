@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
             "apis": _apis,
         }[args.what](client)
     if args.json:
-        print_json([dict(zip(header, row, strict=True)) for row in rows])
+        names = [title.replace(" ", "_") for title in header]
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
         if args.what == "dirs":
             rows = [(*row[:3], size(row[3]), size(row[4]) if row[4] >= 0 else None, row[5]) for row in rows]

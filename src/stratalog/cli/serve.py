@@ -16,6 +16,7 @@ import errno
 import gc
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -113,12 +114,14 @@ def _why_not(error: OSError, directories: Sequence[str]) -> str:
     """What stopped the start, and what to do about it."""
     where = str(error.filename or "")
     what = error.strerror or str(error)
+    how = "-o stratalog.metrics.port=PORT" if METRICS_PORT in where else "--port"
     if error.errno == errno.EADDRINUSE:
-        how = "-o stratalog.metrics.port=PORT" if METRICS_PORT in where else "--port"
         return f"{where}: another program listens there; stop it, or choose another port with {how}"
     if any(where == path or where.startswith(path.rstrip("/") + "/") for path in directories):
         return f"{where}: {what}: the broker's data cannot be kept there; choose another directory with --data"
-    if error.errno in (errno.EADDRNOTAVAIL, errno.EACCES) or isinstance(error, socket.gaierror):
+    if error.errno == errno.EACCES and re.fullmatch(r"[^/]*:\d+\b[^/]*", where):
+        return f"{where}: {what}: ports below 1024 are the system's; choose another with {how}"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         return f"{where}: {what}: the broker cannot listen there; listeners takes an address of this machine"
     return one_line(error)
 
