@@ -34,7 +34,7 @@ fast: setup-dev  ## the tests without Java, Spark and the slow ones
 lint: setup-dev  ## ruff, and the layers of the design
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check --quiet . || (echo "run: .venv/bin/ruff format ." && exit 1)
-	@.venv/bin/lint-imports --no-cache 2>&1 | tail -n 4
+	@said=$$(.venv/bin/lint-imports --no-cache 2>&1) && echo "$$said" | tail -n 4 || { echo "$$said"; exit 1; }
 
 types: setup-dev  ## mypy, strict
 	@.venv/bin/mypy
