@@ -481,7 +481,7 @@ def test_a_full_disk_ends_no_directory_and_cleaning_goes_on_when_there_is_room()
 def test_a_topic_made_on_a_full_disk_works_when_there_is_room() -> None:
     """D20."""
     with stratalog.testing.broker() as b:
-        with b.disk.full("t-0"):
+        with b.disk.full("/t-0"):  # the broker's own directory may have a name with t-0 in it
             b.create_topic("t")
             with pytest.raises(Refused, match="KAFKA_STORAGE_ERROR"):
                 b.produce("t", [b"x"])

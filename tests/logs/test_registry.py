@@ -415,3 +415,57 @@ def test_a_log_whose_topic_id_finds_no_room_serves_all_the_same() -> None:
     made = registry(disk)
     made.create("t", 0, TOPIC_ID, NOW)
     assert checkpoints.read_topic_id(disk, "/data/t-0") == TOPIC_ID
+
+
+def test_retention_makes_room_in_a_log_that_a_full_disk_has_refused() -> None:
+    """D20: producers have found the disk full and gave up; nobody appends any more, and the disk empties itself."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk, replace(CONFIG, retention_bytes=-1, retention_ms=1000))
+    log = filled(made)
+    log.roll(NOW)
+    with disk.full():
+        with pytest.raises(OSError, match="No space"):
+            append(log, b"refused")
+        assert made.retain(("t", 0), NOW + 5000) > 1 and made.online
+    append(log, b"later")
+    assert log.log_end_offset == 13
+
+
+def test_retention_that_finds_no_room_for_a_new_segment_takes_it_from_the_reserve() -> None:
+    """D20: all of a log is to go, for which an empty segment comes first; a full disk ends no directory."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk, replace(CONFIG, retention_bytes=-1, retention_ms=1000))
+    log = filled(made)
+    with disk.full():
+        assert made.retain(("t", 0), NOW + 5000) == 0 and made.online and log.log_start_offset == 0
+    assert made.retain(("t", 0), NOW + 5000) > 1 and log.log_start_offset == 12
+    append(log, b"later")
+    reserve.hold(disk, "/data")
+    with disk.fault("write", "open", number=errno.ENOSPC, part="/data/t-0/", times=1) as fault:
+        assert made.retain(("t", 0), NOW + 5000) == 1
+    assert fault.hits and made.online and log.log_start_offset == 13
+    assert not disk.exists(f"/data/{reserve.RESERVE_FILE}")
+
+
+def test_producer_and_cleaner_that_find_the_disk_full_together_end_no_directory() -> None:
+    """D20: an append and the cleaner's write are refused at the same time; both go on when there is room."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk, replace(CONFIG, cleanup_policy=("compact",), segment_bytes=600))
+    log = filled(made)
+    log.roll(NOW)
+    pool = made.test_pool
+    made.cleaner = cleaner = CleanerManager(
+        made, pool, RealRng(), pool, Settings(map_bytes=24 * 100), now_ms=lambda: NOW, monotonic_ms=lambda: NOW
+    )
+    cleaner.fill(NOW)
+    with disk.full():
+        with pytest.raises(OSError, match="No space"):
+            append(log, b"refused")
+        pool.run()
+        assert made.online and list(cleaner.failures) == [("t", 0)]
+    cleaner.fill(cleaner.failures["t", 0].next_ms)
+    pool.run()
+    assert not cleaner.failures and cleaner.totals.cleanings == 1
+    assert not [n for n in disk.listdir("/data/t-0") if n.endswith((layout.CLEANED, layout.SWAP))]
+    append(log, b"later")
+    assert log.log_end_offset == 13

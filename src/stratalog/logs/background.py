@@ -264,7 +264,7 @@ class Background:
                     self._flush(key, one, None)
 
     def _flush(self, key: Key, one: Log, up_to: int | None) -> None:
-        if key in self._flushing or one.fenced is not None:
+        if key in self._flushing or one.is_over:
             return
         plan = one.flush_plan(up_to)
         if plan is None:

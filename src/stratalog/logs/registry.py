@@ -35,6 +35,7 @@ from stratalog.logs.cleaner.manager import CleanerManager
 from stratalog.storage import checkpoints, layout
 from stratalog.storage.config import LogConfig
 from stratalog.storage.log import Log
+from stratalog.storage.segment import Segment
 from stratalog.storage.values import Deletion, LoadReport
 
 log = logging.getLogger("stratalog.logs")
@@ -728,7 +729,7 @@ class LogRegistry:
             if count:
                 self.finish_later(copy, copy.delete_segments(copy.segments[:count], "as the original", now))
         except OSError as error:
-            if error.errno not in FULL or copy.fenced is not None:
+            if error.errno not in FULL or copy.is_over:
                 self.fail(target, error)
 
     def _name_future(self, key: Key, one: Log, now: Millis) -> None:
@@ -749,7 +750,7 @@ class LogRegistry:
     def _retain(self, directory: Directory, one: Log, now: Millis) -> int:
         count = 0
         try:
-            while count < SEGMENTS_PER_PASS and one.fenced is None:
+            while count < SEGMENTS_PER_PASS and not one.is_over:
                 doomed = retention.decide(retention_facts(one), now, self.future_cap_ms)
                 if doomed is None:
                     break
@@ -764,15 +765,28 @@ class LogRegistry:
                     segments[0].base_offset,
                     doomed.reason,
                 )
-                deletion = one.delete_segments(segments, doomed.reason, now)
+                deletion = self._delete_segments(directory, one, segments, doomed.reason, now)
                 count += len(segments)
                 self.finish_later(one, deletion)
-            if one.fenced is None:
+            if not one.is_over:
                 self._name_future((one.topic, one.partition), one, now)
         except OSError as error:
-            if error.errno not in FULL or one.fenced is not None:
+            if error.errno not in FULL or one.is_over:
                 self.fail(directory, error)
         return count
+
+    def _delete_segments(
+        self, directory: Directory, one: Log, segments: Sequence[Segment], reason: str, now: Millis
+    ) -> Deletion:
+        """When all segments go, a new one comes first, and a full disk may have no room for it: the reserve has some,
+        or nothing would ever make any."""
+        try:
+            return one.delete_segments(segments, reason, now)
+        except OSError as error:
+            if error.errno not in FULL or one.is_over:
+                raise
+            reserve.give_back(self._disk, directory.path)
+            return one.delete_segments(segments, reason, now)
 
     def finish_later(self, one: Log, deletion: Any) -> None:
         """Unlink what was renamed to `.deleted`, after its delay, off the loop."""

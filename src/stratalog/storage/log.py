@@ -716,6 +716,12 @@ class Log:
             raise OSError(self.fenced.errno, f"no append after a failed one: {self.fenced.strerror}", self.directory)
         self.fenced = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is appended any more until the log is loaded anew.  A full disk is no such end: the next
+        append tries again, and what makes room goes on meanwhile."""
+        return self.fenced is not None and self.fenced.errno not in (errno.ENOSPC, errno.EDQUOT)
+
     def fail(self, error: OSError) -> None:
         """A sync or another operation outside of the append has failed: never trust what comes after (D16)."""
         self.fenced = error

@@ -65,6 +65,12 @@ def _give_up(log: Log, error: OSError) -> None:
     log.fail(kind(errno.EIO, f"a truncation has failed: {error.strerror}", error.filename))
 
 
+def _half_done(log: Log, error: OSError) -> None:
+    """Some names are changed and others are not: as above, for want of space as well."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    log.fail(OSError(errno.EIO if full else error.errno or errno.EIO, error.strerror, error.filename))
+
+
 def _truncate(log: Log, offset: int, now_ms: int) -> None:
     log._generation += 1
     log._recent.clear()
@@ -171,7 +177,7 @@ def delete_segments(log: Log, segments: Sequence[Segment], reason: str, now_ms: 
         for segment in doomed:
             paths += _retire_snapshot(log, segment.base_offset)
     except OSError as error:
-        log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
+        _half_done(log, error)
         raise
     log._names_changed += 1
     return Deletion(tuple(paths), log.config.file_delete_delay_ms, reason)
@@ -237,7 +243,7 @@ def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -
     except _NoRoom:
         raise
     except OSError as error:
-        log.fail(OSError(error.errno or errno.EIO, error.strerror, error.filename))
+        _half_done(log, error)
         raise
     log._recent.clear()
     if log._high_watermark.offset < log.log_end_offset:

@@ -189,7 +189,7 @@ class Cleaning:
         try:
             deletion = self.log.replace_segments(ready.new, ready.old)
         except OSError:
-            if self.log.fenced is not None:  # half done perhaps: the next load finds out, from all that is there
+            if self.log.is_over:  # half done perhaps: the next load finds out, from all that is there
                 self._made[:] = [name for name in self._made if name not in names]
             raise
         self._made[:] = [name for name in self._made if name not in names]

@@ -205,7 +205,7 @@ class CleanerManager:
         totals.max_dirty_ratio = 0.0
         totals.max_overdue_ms = 0
         for key, one in self._logs.compacted():
-            if not self.states.is_free(key) or one.fenced is not None:
+            if not self.states.is_free(key) or one.is_over:
                 continue
             failure = self.failures.get(key)
             if failure is not None and now < failure.next_ms:
@@ -386,9 +386,7 @@ class CleanerManager:
 
     def _failed(self, run: _Run, error: BaseException, now: Millis) -> None:
         key = run.key
-        if isinstance(error, OSError) and (
-            error.errno not in (errno.ENOSPC, errno.EDQUOT) or run.log.fenced is not None
-        ):
+        if isinstance(error, OSError) and (error.errno not in (errno.ENOSPC, errno.EDQUOT) or run.log.is_over):
             self._logs.log_failed(run.log, error)
             return
         if not isinstance(error, (OSError, Malformed)):
