@@ -436,7 +436,7 @@ def test_a_directory_that_is_missing_at_the_start_stays_offline(two) -> None:
 def test_the_last_directory_that_fails_stops_the_broker() -> None:
     with stratalog.testing.broker(topics=["t"]) as b:
         running = b.running
-        with b.disk.failing("write", part="t-0"), pytest.raises(Exception, match=r"."):
+        with b.disk.failing("write", part="/t-0"), pytest.raises(Exception, match=r"."):
             b.produce("t", [b"x"])
         assert running.wait(10)
         b.stop()
@@ -449,7 +449,7 @@ def test_a_failed_sync_is_not_tried_again() -> None:
         b.create_topic("t", flush_ms=1000)
         running = b.running
         b.produce("t", [b"x"])
-        with b.disk.failing("fsync", part="t-0", times=1):
+        with b.disk.failing("fsync", part="/t-0", times=1):
             for _ in range(4):
                 b.clock._ahead_ms += 1500  # without waiting for the loop, which is going to end
                 running.loop.wake()

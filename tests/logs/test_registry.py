@@ -469,3 +469,38 @@ def test_producer_and_cleaner_that_find_the_disk_full_together_end_no_directory(
     assert not [n for n in disk.listdir("/data/t-0") if n.endswith((layout.CLEANED, layout.SWAP))]
     append(log, b"later")
     assert log.log_end_offset == 13
+
+
+def made_anew(*, copy):
+    """A topic was deleted and made anew while `/data`, which held it (or a copy of it), was offline; `/data` is back.
+    The registry that finds both, before it is loaded, and the new topic's id."""
+    disk = SimDisk(clock=lambda: NOW)
+    pool = Hand()
+    new = Uuid(bytes(range(1, 17)))
+    for directory, topic_id, count in (("/data", TOPIC_ID, 12), ("/other", new, 2)):
+        made = LogRegistry(disk, pool, RealRng(), [directory], config_of=lambda topic: CONFIG)
+        made.open()
+        made.load(NOW)
+        log = made.create("t", 0, topic_id, NOW)
+        for _ in range(count):
+            append(log, str(count).encode())
+        made.close()
+    if copy:
+        disk.rename("/data/t-0", f"/data/t-0.{'0' * 32}-future")
+    made = LogRegistry(disk, pool, RealRng(), ["/data", "/other"], config_of=lambda topic: CONFIG)
+    made.open()
+    made.identify({"/data": Uuid(b"a" * 16), "/other": Uuid(b"b" * 16)})
+    return made, new
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_deleted_topics_longer_log_does_not_take_the_new_ones_place(copy, order) -> None:
+    """D13: its directory was offline when the topic was deleted."""
+    made, new = made_anew(copy=copy)
+    made.directories[:] = made.directories[::order]
+    made.load(NOW, assigned=lambda key: Uuid(b"b" * 16), topic_of=lambda key: new)
+    log = made.create("t", 0, new, NOW, directory_id=Uuid(b"b" * 16))
+    assert log.directory == "/other/t-0" and log.log_end_offset == 2
+    assert not any(directory.futures for directory in made.directories), "nothing goes on with the old one's copy"
+    made.close()

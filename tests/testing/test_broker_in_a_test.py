@@ -131,7 +131,7 @@ def test_a_full_disk_refuses_writes_keeps_reads_and_recovers() -> None:
     """D20: the producer gets an error, the reader its records, and when space is back all goes on."""
     with stratalog.testing.broker(topics=["t"]) as b:
         b.produce("t", [b"before"])
-        with b.disk.full("t-0"), b.client() as client:
+        with b.disk.full("/t-0"), b.client() as client:
             answer = client.produce("t", {0: _batch(b"lost")})
             assert answer[0].error_code != 0
             assert [r.value for r in b.records("t")] == [b"before"]
@@ -142,7 +142,7 @@ def test_a_full_disk_refuses_writes_keeps_reads_and_recovers() -> None:
 def test_a_fault_is_on_from_the_call_until_it_is_healed() -> None:
     """`b.disk.full()` without `with`; a misspelt operation is an error, not a fault that never comes."""
     with stratalog.testing.broker(topics=["t"]) as b, b.client() as client:
-        fault = b.disk.full("t-0")
+        fault = b.disk.full("/t-0")
         assert client.produce("t", {0: _batch(b"lost")})[0].error_code != 0
         fault.end()
         assert client.produce("t", {0: _batch(b"one")})[0].error_code == 0

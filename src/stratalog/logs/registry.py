@@ -263,9 +263,10 @@ class LogRegistry:
         parallel: Parallel = map,
         seconds: Callable[[], float] = lambda: 0.0,
         assigned: Callable[[Key], Uuid] = lambda key: ZERO_UUID,
+        topic_of: Callable[[Key], Uuid | None] = lambda key: None,
     ) -> None:
         """Open every log that is there; remove what waited for its deletion.  `assigned(key)` is the directory that the
-        metadata has for a partition, for one that is found in two."""
+        metadata has for a partition, `topic_of(key)` its topic's id, for one that is found in two."""
         tasks: list[tuple[Directory, Key, bool]] = []
         for directory in self.online:
             try:
@@ -301,10 +302,11 @@ class LogRegistry:
                 loading.loaded(task, seconds())
 
         for task, result in zip(tasks, parallel(load, tasks), strict=True):
-            self._loaded(*task, result, assigned)
+            self._loaded(*task, result, assigned, topic_of)
         for directory in self.online:
             for key in list(directory.futures):
-                self._promote(directory, key, assigned)
+                if not self._is_of_another_topic(directory, key, topic_of(key)):
+                    self._promote(directory, key, assigned)
         for directory in self.online:
             self._drop_stale_offsets(directory)
 
@@ -345,6 +347,7 @@ class LogRegistry:
         future: bool,
         result: Log | OSError | Malformed,
         assigned: Callable[[Key], Uuid],
+        topic_of: Callable[[Key], Uuid | None],
     ) -> None:
         if isinstance(result, OSError):
             self.fail(directory, result)
@@ -369,9 +372,13 @@ class LogRegistry:
         other = self._home.get(key)
         if other is not None:
             # A move was interrupted between the two renames of its end: both are whole, and the one that went on from
-            # there is longer.  The metadata may not know of the move yet: it decides between equals only.
+            # there is longer.  The metadata may not know of the move yet: it decides between equals only.  Or one is a
+            # deleted topic's of the same name, whose directory was offline then: its length says nothing (D13).
             mine, theirs = result.log_end_offset, other.logs[key].log_end_offset
             keep_new = mine > theirs or (mine == theirs and assigned(key) == directory.id)
+            ids = result.topic_id, other.logs[key].topic_id
+            if None not in ids and ids[0] != ids[1] and topic_of(key) in ids:
+                keep_new = ids[0] == topic_of(key)
             loser, where = (other.logs[key], other) if keep_new else (result, directory)
             log.warning(
                 "%s-%d is in %s and %s; the one in %s is set aside", *key, other.path, directory.path, where.path
@@ -382,6 +389,19 @@ class LogRegistry:
             del other.logs[key]
         directory.logs[key] = result
         self._home[key] = directory
+
+    def _is_of_another_topic(self, directory: Directory, key: Key, right: Uuid | None) -> bool:
+        """Whether a copy belongs to a topic that was deleted and made anew while its directory was offline: it is set
+        aside, and never gets the new topic's records or place (D13)."""
+        future = directory.futures[key]
+        home = self._home.get(key)
+        if right is None and home is not None:
+            right = home.logs[key].topic_id
+        if right is None or future.topic_id is None or future.topic_id == right:
+            return False
+        del directory.futures[key]
+        self._set_aside(future, directory, key)
+        return True
 
     def _promote(self, directory: Directory, key: Key, assigned: Callable[[Key], Uuid]) -> None:
         """A copy that a crash found under its name of a copy, though it had been swapped in: it goes on from where the

@@ -123,6 +123,11 @@ class Topics:
         image = None if topic is None else topic.partitions.get(key[1])
         return ZERO_UUID if image is None else image.directory_of(self._node.node_id)
 
+    def topic_id_of(self, key: tuple[str, int]) -> Uuid | None:
+        """The id that the metadata has for a partition's topic, None where it has no such topic."""
+        topic = self._node.image.topics_by_name.get(key[0])
+        return None if topic is None else topic.id
+
     def directory_failed(self, directory: object, keys: list[tuple[str, int]], error: OSError) -> None:
         """A log directory is offline: so are the partitions in it, and whoever waits for them is told."""
         node = self._node

@@ -99,7 +99,7 @@ class LogService:
                 raise directory.failure
 
     # --- start -----------------------------------------------------------------------------------------------------
-    def load(self, now: Millis, assigned: Callable[[Key], Uuid]) -> None:
+    def load(self, now: Millis, assigned: Callable[[Key], Uuid], topic_of: Callable[[Key], Uuid | None]) -> None:
         # Nobody is served yet: no core is left idle, whatever the key's small default says.
         threads = max(
             int(self._config["num.recovery.threads.per.data.dir"]) * len(self.logs.online), os.cpu_count() or 1
@@ -114,7 +114,7 @@ class LogService:
             with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="log-recovery") as executor:
                 return list(executor.map(work, tasks))
 
-        self.logs.load(now, parallel=parallel, seconds=time.monotonic, assigned=assigned)
+        self.logs.load(now, parallel=parallel, seconds=time.monotonic, assigned=assigned, topic_of=topic_of)
         loading = self.logs.loading
         log.info(
             "%d logs loaded in %.2f s, %d segments with %.1f MB were recovered",

@@ -270,7 +270,7 @@ class Broker:
             self._metrics.start()
             stack.callback(self._metrics.close)
         self.logs.loading.on_progress = self.on_loading
-        service.load(now, topics.directory_assigned)
+        service.load(now, topics.directory_assigned, topics.topic_id_of)
         self.logs.on_offline = topics.directory_failed
         self.logs.on_last = self._last_directory_failed
         topics.start(self.metadata.image)
