@@ -2,6 +2,7 @@
 read."""
 
 import errno
+import threading
 from dataclasses import replace
 
 import pytest
@@ -504,3 +505,51 @@ def test_a_deleted_topics_longer_log_does_not_take_the_new_ones_place(copy, orde
     assert log.directory == "/other/t-0" and log.log_end_offset == 2
     assert not any(directory.futures for directory in made.directories), "nothing goes on with the old one's copy"
     made.close()
+
+
+class SlowDisk(SimDisk):
+    """One whose first write of a whole file ends when the test says so."""
+
+    def __init__(self):
+        super().__init__(clock=lambda: NOW)
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+        self.writers = 0
+
+    def write_atomically(self, path, data):
+        if not path.endswith(layout.LOG_STARTS):
+            return super().write_atomically(path, data)
+        self.writers += 1
+        assert self.writers == 1, "two writers of one temporary file"
+        if not self.begun.is_set():
+            self.begun.set()
+            assert self.goes_on.wait(10)
+        super().write_atomically(path, data)
+        self.writers -= 1
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_topic_made_anew_at_once_waits_for_the_checkpoint_that_is_being_written(started) -> None:
+    """LM-2, LM-10: both write the log starts; the older content does not come last, and no name vanishes under the
+    other's hands, which took the directory offline."""
+    disk = SlowDisk()
+    made = registry(disk)
+    pool = made.test_pool
+    log = filled(made)
+    log.delete_records(1)
+    made.checkpoint_log_starts(made.directories[0])
+    thread = threading.Thread(target=pool.do)
+    if started:
+        thread.start()
+        assert disk.begun.wait(10)
+        threading.Timer(0.05, disk.goes_on.set).start()
+    else:
+        disk.begun.set()
+    made.delete("t", 0)
+    new = made.create("t", 0, Uuid(bytes(range(1, 17))), NOW)
+    if not started:
+        thread.start()
+    thread.join()
+    assert made.online and new.log_start_offset == 0
+    assert ("t", 0) not in checkpoints.read_offsets(disk, f"/data/{layout.LOG_STARTS}")
+    pool.run()
+    assert ("t", 0) not in checkpoints.read_offsets(disk, f"/data/{layout.LOG_STARTS}")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import logging
 import posixpath
-from collections import deque
+import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -103,6 +104,18 @@ class Checkpoints:
         self._then: dict[str, list[Callable[[OSError | None], None]]] = {}
         self._busy: set[str] = set()
         self._closed = False
+        self._guards: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """Of each directory: held while one of its files is written."""
+        self._written_now: dict[str, int] = {}
+        """How often a file was written by `write_now`."""
+
+    def write_now(self, path: str, offsets: Mapping[Key, int]) -> None:
+        """For what cannot wait; an older content that is on its way does not replace it.  `OSError`."""
+        with self._guards[posixpath.dirname(path)]:
+            checkpoints.write_offsets(self._disk, path, offsets)
+            self._written_now[path] = self._written_now.get(path, 0) + 1
+        if path in self._waiting:
+            self._waiting[path] = dict(offsets)
 
     def put(self, path: str, offsets: Mapping[Key, int], then: Callable[[OSError | None], None] | None = None) -> None:
         """Write these offsets; a content that waits already is replaced.  `then` runs after the write that has them,
@@ -121,6 +134,12 @@ class Checkpoints:
         offsets = self._waiting.pop(path)
         then = self._then.pop(path, [])
         self._busy.add(home)
+        guard, before = self._guards[home], self._written_now.get(path, 0)
+
+        def work() -> None:
+            with guard:
+                if self._written_now.get(path, 0) == before:
+                    checkpoints.write_offsets(self._disk, path, offsets)
 
         def done(_: Any, error: BaseException | None) -> None:
             self._busy.discard(home)
@@ -132,7 +151,7 @@ class Checkpoints:
                 callback(error)
             self._next(home)
 
-        self._pool.submit("checkpoint", lambda: checkpoints.write_offsets(self._disk, path, offsets), done)
+        self._pool.submit("checkpoint", work, done)
 
     def close(self) -> None:
         """The stop writes the last ones itself."""

@@ -937,7 +937,7 @@ class LogRegistry:
 
     def _write_starts_now(self, directory: Directory) -> None:
         directory.log_starts = self._starts(directory)
-        checkpoints.write_offsets(self._disk, f"{directory.path}/{layout.LOG_STARTS}", directory.log_starts)
+        self.checkpoints.write_now(f"{directory.path}/{layout.LOG_STARTS}", directory.log_starts)
         directory.starts_on_disk = set(directory.log_starts)
 
     def persist_log_starts(self, keys: Iterable[Key], then: Callable[[OSError | None], None]) -> None:
