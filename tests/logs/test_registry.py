@@ -553,3 +553,25 @@ def test_a_topic_made_anew_at_once_waits_for_the_checkpoint_that_is_being_writte
     assert ("t", 0) not in checkpoints.read_offsets(disk, f"/data/{layout.LOG_STARTS}")
     pool.run()
     assert ("t", 0) not in checkpoints.read_offsets(disk, f"/data/{layout.LOG_STARTS}")
+
+
+def test_a_cleaner_gets_a_map_of_the_size_that_is_configured_now() -> None:
+    """Settings that change during a cleaning: its map is not taken for one of the new size afterwards."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk, replace(CONFIG, cleanup_policy=("compact",), segment_bytes=600))
+    log = filled(made)
+    log.roll(NOW)
+    pool = made.test_pool
+    made.cleaner = cleaner = CleanerManager(
+        made, pool, RealRng(), pool, Settings(map_bytes=24 * 100), now_ms=lambda: NOW, monotonic_ms=lambda: NOW
+    )
+    cleaner.fill(NOW)
+    cleaner.reconfigure(Settings(map_bytes=24 * 300))
+    pool.run()
+    for _ in range(12):
+        append(log, b"k")
+    log.roll(NOW)
+    cleaner.fill(NOW)
+    pool.do()
+    assert [run.offsets.slots for run in cleaner._running.values()] == [300]
+    pool.run()

@@ -113,7 +113,7 @@ class Totals:
 class _Run:
     """One cleaning under way."""
 
-    __slots__ = ("candidate", "job", "key", "log", "offsets", "started", "waits_until")
+    __slots__ = ("candidate", "job", "key", "kind", "log", "offsets", "started", "waits_until")
 
     def __init__(self, key: Key, log: Log, candidate: choice.Candidate, started: float) -> None:
         self.key = key
@@ -121,6 +121,8 @@ class _Run:
         self.candidate = candidate
         self.job: Cleaning
         self.offsets: OffsetMap | None = None
+        self.kind: tuple[int, float, bool] = (0, 0.0, False)
+        """What its map was made for: bytes, load factor, compiled or not."""
         self.started = started
         self.waits_until = 0
         """When the throttle lets it go on, on the monotonic clock."""
@@ -251,7 +253,7 @@ class CleanerManager:
         if large or kernels_ready():
             load_kernels()
         compiled = kernels_ready()
-        wanted = (settings.map_bytes_each, settings.load_factor, compiled)
+        run.kind = wanted = (settings.map_bytes_each, settings.load_factor, compiled)
         while self._idle_maps:
             try:
                 entry = self._idle_maps.pop()
@@ -337,7 +339,8 @@ class CleanerManager:
         if run.offsets is not None:
             run.offsets.clear()
             settings = self.settings
-            self._idle_maps.append((settings.map_bytes_each, settings.load_factor, kernels_ready(), run.offsets))
+            if run.kind[:2] == (settings.map_bytes_each, settings.load_factor):  # the settings may be others by now
+                self._idle_maps.append((*run.kind, run.offsets))
             del self._idle_maps[: -max(settings.threads, 1)]
             run.offsets = None
         self.states.done(key)
