@@ -575,3 +575,20 @@ def test_a_cleaner_gets_a_map_of_the_size_that_is_configured_now() -> None:
     pool.do()
     assert [run.offsets.slots for run in cleaner._running.values()] == [300]
     pool.run()
+
+
+def test_a_topic_made_anew_does_not_get_the_old_ones_recovery_point() -> None:
+    """ST-4, LM-10: the crash comes when both topics have been here, before the next round of checkpoints."""
+    disk = SimDisk(clock=lambda: NOW)
+    made = registry(disk)
+    filled(made).flush()
+    filled(made, "u").flush()
+    made.checkpoint()
+    made.checkpoint_high_watermarks()
+    made.test_pool.run()
+    made.delete("t", 0)
+    made.test_pool.run()
+    made.create("t", 0, Uuid(bytes(range(1, 17))), NOW)
+    made.test_pool.run()
+    for name in (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS):
+        assert checkpoints.read_offsets(disk, f"/data/{name}") == {("u", 0): 12}

@@ -63,6 +63,7 @@ class Directory:
         "logs",
         "path",
         "recovery_points",
+        "stale",
         "starts_on_disk",
         "unwritten",
         "was_clean",
@@ -81,6 +82,8 @@ class Directory:
         self.cleaner_offsets: dict[Key, int] = {}
         self.starts_on_disk: set[Key] = set()
         """The partitions that the log-start checkpoint may name."""
+        self.stale: set[Key] = set()
+        """Deleted partitions that the checkpoints of recovery points and high watermarks may still name."""
         self.unwritten: set[str] = set()
         """Checkpoints whose last write failed: the next round writes them whether anything has changed or not."""
         self.logs: dict[Key, Log] = {}
@@ -524,6 +527,12 @@ class LogRegistry:
         opened: Log = self._at(chosen, make)
         chosen.logs[key] = opened
         self._home[key] = chosen
+        if key in chosen.stale:
+            # Deletions wait for the next round, but a power failure before it must not find the old topic's recovery
+            # point: what of the new log is not synced yet would count as synced (ST-4).
+            chosen.stale.clear()
+            self.checkpoints.put(f"{chosen.path}/{layout.RECOVERY_POINTS}", chosen.recovery_points)
+            self.checkpoints.put(f"{chosen.path}/{layout.HIGH_WATERMARKS}", chosen.high_watermarks)
         return opened
 
     def _at(self, directory: Directory, work: Callable[[], Any]) -> Any:
@@ -602,7 +611,8 @@ class LogRegistry:
 
     def _forget_offsets(self, home: Directory, key: Key) -> None:
         for offsets in (home.recovery_points, home.log_starts, home.high_watermarks):
-            offsets.pop(key, None)
+            if offsets.pop(key, None) is not None:
+                home.stale.add(key)
         if key in home.starts_on_disk:
             self.checkpoint_log_starts(home)
         if home.cleaner_offsets.pop(key, None) is not None:
