@@ -2,6 +2,7 @@
 read."""
 
 import errno
+import posixpath
 import threading
 from dataclasses import replace
 
@@ -592,3 +593,31 @@ def test_a_topic_made_anew_does_not_get_the_old_ones_recovery_point() -> None:
     made.test_pool.run()
     for name in (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS):
         assert checkpoints.read_offsets(disk, f"/data/{name}") == {("u", 0): 12}
+
+
+@pytest.mark.parametrize("promoted", [False, True])
+def test_deleted_records_stay_deleted_over_a_crash_at_the_end_of_a_move(promoted) -> None:
+    """LM-2: their deletion was acknowledged while the copy was on its way, and the crash comes right after the swap
+    (or loses the last of its names)."""
+    made, pool, moves = moving()
+    disk = made._disk
+    log = filled(made)
+    source, target = made.directories
+    moves.ask(("t", 0), target.path, NOW)
+    name = posixpath.basename(target.futures["t", 0].directory)
+    while target.futures["t", 0].log_end_offset < 12:
+        pool.do()
+    log.delete_records(4)
+    answers = []
+    made.persist_log_starts([("t", 0)], answers.append)
+    while made.directory_of("t", 0) is source:
+        pool.do()
+    assert answers == [None]
+    made.close(clean=False)
+    if promoted:
+        disk.rename("/other/t-0", f"/other/{name}")
+    made = LogRegistry(disk, Hand(), RealRng(), ["/data", "/other"], config_of=lambda topic: CONFIG)
+    made.open()
+    made.identify({"/data": Uuid(b"a" * 16), "/other": Uuid(b"b" * 16)})
+    made.load(NOW, assigned=lambda key: Uuid(b"b" * 16))
+    assert made.directory_of("t", 0).path == "/other" and made.get("t", 0).log_start_offset == 4

@@ -3,7 +3,8 @@
     ask()        `topic-partition.<unique>-future` is made in the target directory, from the current log's start on
     copy         batches are read from the current log on the background pool and appended on the loop, chunk by chunk,
                  verbatim, up to the high watermark
-    flush        when the copy has reached the log end, on the pool: it promises then what the original has promised
+    flush        when the copy has reached the log end, on the pool: it promises then what the original has promised,
+                 its log start (LM-2) among it
     swap         in one turn of the loop, when the copy has reached the log end again: the future log takes the live
                  name, the current one is renamed to `-delete`; the metadata is told where the replica lives now
 
@@ -234,10 +235,29 @@ class Moves:
             else:
                 if plan is not None:
                     future.complete_flush(plan)
+                self._write_start(move)
+
+        self._syncs.of(future.directory).submit(work, done)
+
+    def _write_start(self, move: Move) -> None:
+        """What was deleted of the original is not seen again in the copy: its start is on the disk before the swap."""
+        future, start = move.future, move.current.log_start_offset
+        future.update_high_watermark(future.log_end_offset)
+        future.maybe_increment_log_start_offset(min(start, future.log_end_offset), "as the original")
+
+        def written(error: OSError | None) -> None:
+            if not self._is_valid(move):
+                self._forget(move)
+            elif error is not None:
+                self._failed(move, error)
+            else:
                 move.flushed = True
                 self._copy(move)
 
-        self._syncs.of(future.directory).submit(work, done)
+        if future.is_start_in_a_name:
+            written(None)
+        else:
+            self._logs.checkpoint_log_starts(move.target, written)
 
     def _failed(self, move: Move, error: OSError) -> None:
         """The target takes no more: until there is room again, or for good."""
@@ -258,17 +278,18 @@ class Moves:
         except OSError:
             self._schedule.after(RETRY_MS, lambda _: self._copy(move))  # the next append to it says what is wrong
             return
-        if future.log_end_offset < current.log_end_offset or future.recovery_point < current.recovery_point:
+        if (
+            future.log_end_offset < current.log_end_offset
+            or future.recovery_point < current.recovery_point
+            or future.log_start_offset < current.log_start_offset
+        ):
             move.flushed = False
-            self._copy(move)  # something was staged, or synced
+            self._copy(move)  # something was staged, synced or deleted
             return
         try:
             for epoch, start in current.epochs.rows:
                 if future.latest_epoch is None or epoch > future.latest_epoch:
                     future.assign_epoch(epoch, start)  # an epoch without a batch yet (R25)
-            if current.log_start_offset > future.log_start_offset:
-                future.update_high_watermark(future.log_end_offset)
-                future.maybe_increment_log_start_offset(current.log_start_offset, "as the original")
             future.rename_directory(f"{move.target.path}/{layout.directory_name(*key)}")
         except OSError as error:
             self._failed(move, error)

@@ -424,6 +424,9 @@ class LogRegistry:
             self.fail(directory, error)
             return
         del directory.futures[key]
+        future.update_high_watermark(future.log_end_offset)
+        start = min(directory.log_starts.get(key, 0), future.log_end_offset)
+        future.maybe_increment_log_start_offset(start, "as the original")
         if home is not None:
             self.replace_home(key, directory, future)
         else:
@@ -930,7 +933,7 @@ class LogRegistry:
 
     def _starts(self, directory: Directory) -> dict[Key, int]:
         starts = self._unread(directory, directory.log_starts)
-        for key, one in directory.logs.items():
+        for key, one in (*directory.futures.items(), *directory.logs.items()):
             if not one.is_start_in_a_name:
                 starts[key] = one.log_start_offset
         return starts
