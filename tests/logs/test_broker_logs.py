@@ -591,6 +591,7 @@ def test_cordoned_directories_take_no_new_partitions(tmp_path) -> None:
     with stratalog.testing.broker(config=config, directory=tmp_path / "x") as b:
         b.create_topic("t", 6)
         assert set(homes(b).values()) == {"one"}
+        assert move(b, tmp_path / "two", 0) == [39], "INVALID_REPLICA_ASSIGNMENT, as Kafka 4.3.1"
         with b.client() as client:
             described = client.call_controller(DescribeLogDirsRequest(topics=None))
         assert {d.log_dir: d.is_cordoned for d in described.results} == {

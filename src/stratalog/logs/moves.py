@@ -105,6 +105,8 @@ class Moves:
             raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no log directory of this broker")
         if target.failure is not None or logs.is_offline(key):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
+        if "*" in logs.cordoned or target.path in logs.cordoned:
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned: it takes no replicas")
         source = logs.directory_of(*key)
         if source is None:
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{key[0]}-{key[1]} is not on this broker")
