@@ -14,7 +14,7 @@ from stratalog.logs import reserve
 from stratalog.logs.background import Lanes
 from stratalog.logs.cleaner.manager import CleanerManager, Settings
 from stratalog.logs.moves import Moves
-from stratalog.logs.registry import Loading, LogRegistry
+from stratalog.logs.registry import Directory, Loading, LogRegistry
 from stratalog.records import batch as batches
 from stratalog.server.clock import RealRng
 from stratalog.sim.disk import SimDisk
@@ -621,3 +621,35 @@ def test_deleted_records_stay_deleted_over_a_crash_at_the_end_of_a_move(promoted
     made.identify({"/data": Uuid(b"a" * 16), "/other": Uuid(b"b" * 16)})
     made.load(NOW, assigned=lambda key: Uuid(b"b" * 16))
     assert made.directory_of("t", 0).path == "/other" and made.get("t", 0).log_start_offset == 4
+
+
+@pytest.mark.parametrize("longer", ["/other", "/third"])
+def test_of_two_copies_on_their_way_the_longer_one_goes_on(longer) -> None:
+    """A move's target was offline while a move elsewhere began, and is back: one move, and cleaning goes on after."""
+    disk = SimDisk(clock=lambda: NOW)
+
+    def started(*directories):
+        pool = Hand()
+        made = LogRegistry(disk, pool, RealRng(), directories, config_of=lambda topic: CONFIG)
+        made.open()
+        made.load(NOW)
+        log = made.get("t", 0) or filled(made)
+        log.update_high_watermark(12)
+        return made, pool, Moves(made, pool, pool)
+
+    for path in ("/other", "/third"):
+        made, pool, moves = started("/data")
+        made.directories.append(Directory(path, Uuid(b"b" * 16)))
+        disk.mkdir(path)
+        moves.ask(("t", 0), path, NOW)
+        while made.directories[1].futures["t", 0].log_end_offset < (6 if path == longer else 3):
+            pool.do()
+        made.close(clean=False)
+    made, pool, moves = started("/data", "/other", "/third")
+    assert [list(directory.futures) for directory in made.directories] == [[], [("t", 0)], [("t", 0)]]
+    made.cleaner = CleanerManager(made, pool, RealRng(), pool, Settings(), now_ms=lambda: NOW, monotonic_ms=lambda: NOW)
+    moves.start()
+    pool.run()
+    assert made.directory_of("t", 0).path == longer and made.get("t", 0).log_end_offset == 12
+    assert not any(directory.futures for directory in made.directories)
+    assert made.cleaner.states.is_free(("t", 0)), "nobody pauses it any more"

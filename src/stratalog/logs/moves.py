@@ -82,6 +82,13 @@ class Moves:
                 if source is None or source is directory:
                     log.warning("%s-%d: a copy in %s without an original", *key, directory.path)
                     continue
+                running = self.moves.get(key)
+                if running is not None and running.future.log_end_offset >= future.log_end_offset:
+                    # Its directory was offline when another one was asked for; copies may be made again.
+                    self._logs._to_delete(directory.futures.pop(key), directory, key)
+                    continue
+                if running is not None:
+                    self._abandon(running)
                 self._begin(key, source, directory, future)
 
     def _tell(self, _: Millis) -> None:
