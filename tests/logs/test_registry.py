@@ -653,3 +653,13 @@ def test_of_two_copies_on_their_way_the_longer_one_goes_on(longer) -> None:
     assert made.directory_of("t", 0).path == longer and made.get("t", 0).log_end_offset == 12
     assert not any(directory.futures for directory in made.directories)
     assert made.cleaner.states.is_free(("t", 0)), "nobody pauses it any more"
+
+
+def test_a_directory_that_went_offline_for_want_of_space_takes_nothing_when_there_is_some() -> None:
+    """ST-11: a deletion that was half done, for example; who still holds the log must not write behind it."""
+    made = registry(SimDisk(clock=lambda: NOW))
+    log = filled(made)
+    made.fail(made.directories[0], OSError(errno.ENOSPC, "No space left on device"))
+    assert log.is_over
+    with pytest.raises(OSError, match="offline"):
+        append(log, b"later")

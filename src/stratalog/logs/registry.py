@@ -724,8 +724,11 @@ class LogRegistry:
             self._offline[key] = directory
             if self.cleaner is not None:
                 self.cleaner.forget(key)
+        end = error
+        if error.errno in FULL:  # a full disk is tried again by the next append, a directory that is offline is not
+            end = OSError(errno.EIO, f"its directory is offline: {error.strerror}", error.filename)
         for one in (*directory.logs.values(), *directory.futures.values()):
-            one.fail(error)
+            one.fail(end)
             one.close(clean=False)
         directory.logs.clear()
         directory.futures.clear()
