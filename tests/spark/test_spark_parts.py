@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import stratalog.testing
-from stratalog.client import Client, Refused, partition_for_key
+from stratalog.client import Client, Refused, admin, partition_for_key
 from stratalog.records.batch import encode_record, read_header, records_of
 from stratalog.spark import origin
 from stratalog.spark.encode import Pending, column_of, grouped, partitions_of
@@ -212,6 +212,30 @@ def test_equal_rows_of_one_batch_are_all_written():
         attempt(broker, Identity("q", 0, 0), values, stop_after=250)
         attempt(broker, Identity("q", 0, 0), values)
         assert len(broker.records("out")) == 400
+
+
+def test_equal_rows_for_several_partitions_reach_each_of_them():
+    """What is there in one partition is not there in another, when the column `partition` says where a row goes."""
+    with stratalog.testing.broker({"out": 3}) as broker:
+        chosen = write_options({"kafka.bootstrap.servers": broker.bootstrap, "topic": "out"})
+        for places in ([2], [0, 2, 1], [1, 0, 2]):  # the first attempt came no further than partition 2
+            tick = {"value": pa.array([b"tick"] * len(places)), "partition": pa.array(places, pa.int32())}
+            with TaskWriter(chosen, Identity("q", 0, 0)) as writer:
+                for rows in rows_of(pa.RecordBatch.from_pydict(tick), chosen):
+                    writer.add(rows)
+                writer.finish()
+        assert writer.repeated == 3
+        assert sorted(r.partition for r in broker.records("out")) == [0, 1, 2]
+
+
+def test_rows_are_found_again_where_the_topic_has_more_partitions_since():
+    values = [b"value %d" % i for i in range(100)]
+    with stratalog.testing.broker({"out": 1}) as broker:
+        attempt(broker, Identity("q", 0, 0), values[:70])
+        with Client(broker.bootstrap) as client:
+            admin.create_partitions(client, "out", 4)
+        assert attempt(broker, Identity("q", 0, 0), values).repeated == 70
+        assert sorted(r.value for r in broker.records("out")) == sorted(values)
 
 
 def test_an_older_batch_is_fenced():

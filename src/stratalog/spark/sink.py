@@ -9,8 +9,9 @@ number, or a batch job's `writeId` and `writeVersion`) and of the task's number,
 
 So the marker of a batch is the broker's own state of that producer.  A task asks for it first (DescribeProducers): how
 many records of exactly this batch and task a partition has already.  Where there are some, they are read back, and rows
-that are among them are left out; the rest goes on at the next sequence.  Rows are compared by content, so neither their
-order nor their partition must be the same when a batch is repeated, only the rows of the task.
+that are among them are left out; the rest goes on at the next sequence.  Rows are compared by content, so their order
+need not be the same when a batch is repeated, only the rows of the task.  A row that names its partition is looked for
+there alone: the same content sent to each partition is as many rows.
 
 What that does not cover is in `docs/SPARK.md`: a broker forgets an idle producer after
 `producer.id.expiration.ms` (a day), and two attempts of one task that run at the same time (speculation).
@@ -150,8 +151,8 @@ class _Target:
 
     partitions: int
     sequences: dict[int, int]
-    written: Counter[bytes]
-    """Rows of this very batch that an earlier attempt wrote, by content."""
+    written: dict[int, Counter[bytes]]
+    """Rows of this very batch that an earlier attempt wrote, by partition and content; none that is down to zero."""
 
 
 class TaskWriter:
@@ -191,12 +192,12 @@ class TaskWriter:
         from stratalog.spark.encode import grouped, partitions_of
 
         target = self._target(rows.topic)
-        numbers = rows.rows if not target.written else self._unwritten(rows, target)
+        routed = partitions_of(rows.keys, rows.values, target.partitions)
+        places = np.where(rows.partitions >= 0, rows.partitions, routed)
+        numbers = rows.rows if not target.written else self._unwritten(rows, target, places)
         self.records += len(rows.rows)
         if not len(numbers):
             return
-        routed = partitions_of(rows.keys, rows.values, target.partitions)
-        places = np.where(rows.partitions >= 0, rows.partitions, routed)
         highest = int(places[numbers].max())
         if highest >= target.partitions:
             raise SinkError(
@@ -220,7 +221,7 @@ class TaskWriter:
                 self._ship(topic, partition)
         self._send()
         self._wait()
-        left = sum(target.written.total() for target in self._targets.values())
+        left = sum(rows.total() for target in self._targets.values() for rows in target.written.values())
         if left:
             print(
                 f"stratalog: batch {self._version}: an earlier attempt wrote {left} records that are not among the "
@@ -270,7 +271,7 @@ class TaskWriter:
             self._wait()  # the client belongs to one thread at a time
             partitions = partitions_of_topic(self._client, topic)
             self._client.patience_s = self._options.patience_s
-            target = self._targets[topic] = _Target(partitions, {}, Counter())
+            target = self._targets[topic] = _Target(partitions, {}, {})
             if self._options.exactly_once:
                 self._recall(topic, target)
         return target
@@ -289,22 +290,38 @@ class TaskWriter:
             if epoch == self._identity[1]:
                 count = last + 1
                 target.sequences[partition] = count & 0x7FFFFFFF
-                target.written.update(written_rows(self._client, topic, partition, self._identity, count))
+                found = written_rows(self._client, topic, partition, self._identity, count)
+                if found:
+                    target.written[partition] = found
 
-    def _unwritten(self, rows: Rows, target: _Target) -> Any:
+    def _unwritten(self, rows: Rows, target: _Target, places: Any) -> Any:
         """The rows that no earlier attempt has written."""
         import numpy as np
 
         left = []
         for row in rows.rows.tolist():
             digest = content(plain(rows.key_array, row), plain(rows.value_array, row), headers_at(rows.headers, row))
-            if target.written.get(digest, 0):
-                target.written[digest] -= 1
-                self.repeated += 1
+            own = int(places[row])
+            # The partitioner's choice may have been another one: the topic had fewer partitions then.
+            others = () if rows.partitions[row] >= 0 else (p for p in target.written if p != own)
+            for partition in (own, *others):
+                if digest in target.written.get(partition, ()):
+                    _take(target.written, partition, digest)
+                    self.repeated += 1
+                    break
             else:
                 left.append(row)
-        target.written += Counter()  # forget what is down to zero
         return np.asarray(left, np.int64)
+
+
+def _take(written: dict[int, Counter[bytes]], partition: int, digest: bytes) -> None:
+    """One row of what is there is accounted for."""
+    there = written[partition]
+    there[digest] -= 1
+    if not there[digest]:
+        del there[digest]
+    if not there:
+        del written[partition]
 
 
 def partitions_of_topic(client: Client, topic: str) -> int:
