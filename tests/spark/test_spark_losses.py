@@ -1,9 +1,12 @@
 """A stream's log that became shorter or is gone (issue 7).  No Spark is started here."""
 
+import shutil
+
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import stratalog.testing
+from stratalog.client import Client, admin
 from stratalog.spark.errors import DataLoss
 from stratalog.spark.options import read_options
 from stratalog.spark.stream import StreamReader
@@ -11,6 +14,7 @@ from stratalog.spark.stream import StreamReader
 
 def streaming(broker, **options):
     raw = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "in", "startingOffsets": "earliest", **options}
+    raw = {name: value for name, value in raw.items() if value is not None}
     schema = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
     return StreamReader(read_options(raw, streaming=True), schema)
 
@@ -49,4 +53,53 @@ def test_a_partition_that_is_gone_is_said_once(capsys):
         assert "other-0 does not exist any more" in capsys.readouterr().err
         assert reader.latestOffset(ends, reader.getDefaultReadLimit()) == ends
         assert capsys.readouterr().err == ""
+        reader.stop()
+
+
+@pytest.mark.parametrize("way", ["files", "broker"])
+def test_a_partition_that_is_gone_when_its_batch_is_repeated_is_a_loss(tmp_path, capsys, monkeypatch, way):
+    """A query that was killed in a batch plans it again from its checkpoint, by a reader that has seen nothing yet."""
+    monkeypatch.setattr("stratalog.client.client._pause", lambda attempt: None)
+    with stratalog.testing.broker({"in": 1, "on": 1}) as broker:
+        for topic in ("in", "on"):
+            broker.produce(topic, [b"x"] * 5)
+        options = {"subscribe": None, "subscribePattern": "in|on"}
+        if way == "files":
+            shutil.copytree(broker.directory / "data", tmp_path / "copy")
+            options |= {"kafka.bootstrap.servers": None, "path": str(tmp_path / "copy")}
+        first = streaming(broker, **options)
+        begin = first.initialOffset()
+        ends = first.latestOffset(begin, first.getDefaultReadLimit())
+        planned = first.partitions(begin, ends)
+        if way == "files":
+            shutil.rmtree(tmp_path / "copy" / "on-0")
+        else:
+            with Client(broker.bootstrap) as client:
+                admin.delete_topics(client, ["on"])
+        for start in (begin, {}):  # noticed, or new in this batch
+            with pytest.raises(DataLoss, match="on-0 does not exist any more"):
+                streaming(broker, **options).partitions(start, ends)
+            lax = streaming(broker, failOnDataLoss="false", **options)
+            tasks = lax.partitions(start, ends)
+            assert [piece.name for task in tasks for piece in task.value] == ["in-0"]
+            assert sum(batch.num_rows for task in tasks for batch in lax.read(task)) == 5
+        assert "on-0 does not exist any more" in capsys.readouterr().err
+        # Gone between planning and reading.
+        assert sum(batch.num_rows for task in planned for batch in lax.read(task)) == 5
+        assert "on-0" in capsys.readouterr().err
+
+
+def test_files_that_go_away_are_read_from_the_broker(tmp_path):
+    with stratalog.testing.broker({"in": 2}) as broker:
+        for partition in range(2):
+            broker.produce("in", [b"x"] * 5, partition=partition)
+        shutil.copytree(broker.directory / "data", tmp_path / "copy")
+        reader = streaming(broker, path=str(tmp_path / "copy"))
+        begin = reader.initialOffset()
+        ends = reader.latestOffset(begin, reader.getDefaultReadLimit())
+        shutil.rmtree(tmp_path / "copy" / "in-1")
+        tasks = reader.partitions(begin, ends)
+        assert [bool(piece.directory) for task in tasks for piece in task.value] == [True, False]
+        assert sum(batch.num_rows for task in tasks for batch in reader.read(task)) == 10
+        assert reader.latestOffset(ends, reader.getDefaultReadLimit()) == ends
         reader.stop()

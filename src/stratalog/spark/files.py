@@ -43,9 +43,10 @@ class Files:
         self._disk = RealDisk()
         self._directories: dict[TopicPartition, str] = {}
         self._tails: dict[TopicPartition, _Tail] = {}
-        self._list()
+        self.refresh()
 
-    def _list(self) -> None:
+    def refresh(self) -> None:
+        """Look which partitions there are."""
         found: dict[TopicPartition, str] = {}
         for root in self._options.path:
             if not os.path.isdir(root):
@@ -67,7 +68,7 @@ class Files:
 
     # --- what there is ---------------------------------------------------------------------------------------------
     def partitions(self, selection: Selection) -> list[TopicPartition]:
-        self._list()
+        self.refresh()
         topics: dict[str, list[int]] = {}
         for topic, partition in sorted(self._directories):
             topics.setdefault(topic, []).append(partition)

@@ -253,6 +253,7 @@ class Both:
         self._known: dict[TopicPartition, Span] = {}
 
     def partitions(self, selection: Selection) -> list[TopicPartition]:
+        self._files.refresh()
         found: list[TopicPartition] = self._wire.partitions(selection)
         return found
 
@@ -260,9 +261,19 @@ class Both:
         here = [p for p in partitions if self._files.has(p)]
         for topic in sorted({topic for topic, _ in here}):
             self._check_same_topic(topic, [p for p in here if p[0] == topic])
-        self._known = self._files.spans(here)
+        self._known = {p: span for p in here if (span := self._in_files(p)) is not None}
         spans: dict[TopicPartition, Span] = self._wire.spans(partitions)
         return spans
+
+    def _in_files(self, partition: TopicPartition) -> Span | None:
+        """What the files have; None where they go away meanwhile: the broker has it, or says that it is gone, too."""
+        if not self._files.has(partition):
+            return None
+        try:
+            span: Span = self._files.spans([partition])[partition]
+        except NotThere:
+            return None
+        return span
 
     def _check_same_topic(self, topic: str, partitions: Sequence[TopicPartition]) -> None:
         """Files of a topic that was deleted and made again are another topic's."""
@@ -280,9 +291,7 @@ class Both:
         return found
 
     def slices(self, partition: TopicPartition, span: Span, *, by_bytes: bool) -> list[Slice]:
-        known = self._known.get(partition)
-        if known is None and self._files.has(partition):
-            known = self._files.spans([partition])[partition]
+        known = self._known.get(partition) or self._in_files(partition)
         if known is None:
             return list(self._wire.slices(partition, span, by_bytes=by_bytes))
         start, stop = max(span.start, known.start), min(span.stop, known.stop)

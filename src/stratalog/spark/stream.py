@@ -148,6 +148,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a micro-batch; nothing but the offsets decides how it is cut."""
         ends = from_json(end)
+        if not self._latest:
+            ends = self._still_there(ends)
         begin = self._with_new(from_json(start), ends)
         if not ADMISSION:
             self._check(from_json(start), ends)
@@ -155,6 +157,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.path and self._options.bootstrap:
             self._source.spans(sorted(wanted))  # what the files have by now
         return [Task(slices) for slices in origin.cut(self._source, self._options, wanted, by_bytes=False)]
+
+    def _still_there(self, ends: Offsets) -> Offsets:
+        """What a restarted query repeats first was planned long ago: its partitions may be gone meanwhile."""
+        there = set(self._source.partitions(self._options.selection))
+        for p in sorted(set(ends) - there):
+            origin.lost(self._options, f"{p[0]}-{p[1]} does not exist any more; the query was to read to {ends[p]}")
+        return {p: offset for p, offset in ends.items() if p in there}
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_task(partition, self._options, self._schema)

@@ -43,7 +43,6 @@ from stratalog.records.kernels import (
     load_kernels,
 )
 from stratalog.spark.damage import reporter
-from stratalog.spark.errors import NotThere
 from stratalog.spark.options import ReadOptions, Selection, TopicPartition
 from stratalog.spark.origin import Slice, Span, lost, matching
 
@@ -145,6 +144,9 @@ def read_wire(
             try:
                 answer = coming.result()
             except Refused as error:
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    lost(options, f"{piece.name} does not exist any more; offsets from {position} on cannot be read")
+                    return
                 if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                     raise
                 position = _after_loss(client, piece, position, options)
@@ -184,10 +186,7 @@ def _fetch(client: Client, piece: Slice, position: int, options: ReadOptions) ->
 
 
 def _after_loss(client: Client, piece: Slice, position: int, options: ReadOptions) -> int:
-    try:
-        start = client.offsets(piece.topic, {piece.partition: EARLIEST})[piece.partition][0]
-    except Refused as error:
-        raise NotThere(str(error)) from error
+    start = client.offsets(piece.topic, {piece.partition: EARLIEST})[piece.partition][0]
     if start <= position:
         lost(options, f"{piece.name}: the broker ends before offset {position}, planned was up to {piece.stop}")
         return piece.stop
