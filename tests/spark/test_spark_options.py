@@ -88,6 +88,31 @@ def test_a_wrong_option_is_named_with_what_is_allowed(options, streaming, says):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"failOnDataLoss": "yes"}, "true or false"),
+        ({"minPartitions": "0"}, "at least 1"),
+        ({"subscribePattern": "a"}, "exactly one of"),
+        ({"startingOffsets": "{"}, "startingOffsets='{'"),
+        ({"path": ""}, "is missing"),
+        ({"startingOffsets": "latest"}, ""),
+        ({"endingOffsets": "latest"}, ""),
+    ],
+)
+def test_load_says_what_is_wrong_with_batch_and_stream(options, says):
+    """Before a query is there; what one of the two may have waits until it is known which one it is."""
+    from stratalog.spark.source import StratalogDataSource
+
+    source = StratalogDataSource({**BASE, **options})
+    if not says:
+        assert source.schema()
+        return
+    with pytest.raises(OptionError) as raised:
+        source.schema()
+    assert says in str(raised.value)
+
+
 @pytest.mark.parametrize("given", [{}, {"subscribe": " , "}, {"assign": "{}"}, {"assign": '{"t": ["0"]}'},
                                    {"subscribePattern": "("}, {"subscribe": "a", "subscribePattern": "a"}])  # fmt: skip
 def test_exactly_one_sound_selection_is_wanted(given):

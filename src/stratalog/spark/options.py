@@ -242,9 +242,17 @@ def _up_to(high: int) -> str:
     return "" if high >= 2**63 - 1 else f" and at most {high}"
 
 
-def check_names(raw: Mapping[str, str]) -> None:
-    """Whether all names are known, said at `load()`, before the query runs."""
-    _Options(raw)
+def check_reading(raw: Mapping[str, str]) -> None:
+    """What can be said at `load()`, before the query runs and before it is known whether it streams: the first thing
+    that is wrong with the options either way."""
+    found: list[str] = []
+    for streaming in (False, True):
+        try:
+            read_options(raw, streaming=streaming)
+        except OptionError as error:
+            found.append(str(error))
+    if len(found) == 2 and found[0] == found[1]:
+        raise OptionError(found[0])
 
 
 def columns_of(raw: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """`format("stratalog")`: what Spark asks for a reader or a writer.
 
 Spark makes this object anew in a Python process of the driver for each step (`load`, planning, commit) and pickles
-it; so it holds the options and nothing else.  Errors are raised where they can be said first: unknown options and
-columns at `load()`, the rest when the query is planned.
+it; so it holds the options and nothing else.  Errors are raised where they can be said first: wrong options at
+`load()`; what only a batch or only a stream may say, and topics and places that are missing, when the query is planned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from stratalog.spark import origin, schema
 from stratalog.spark.errors import OptionError
-from stratalog.spark.options import ReadOptions, TopicPartition, check_names, columns_of, read_options, write_options
+from stratalog.spark.options import ReadOptions, TopicPartition, check_reading, columns_of, read_options, write_options
 
 
 class StratalogDataSource(DataSource):
@@ -34,7 +34,7 @@ class StratalogDataSource(DataSource):
 
     def schema(self) -> str:
         """Only reading asks: the table as Spark's Kafka source has it, or the columns that the options name."""
-        check_names(self.options)
+        check_reading(self.options)
         return schema.table_schema(columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
