@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.records import arrow, kernels, plain
-from stratalog.records.batch import BatchBuilder, batches, records_of
+from stratalog.records.batch import BatchBuilder, batches, patch, records_of
 from stratalog.records.errors import CorruptBatch
 
 compiled = kernels.load_kernels()
@@ -114,10 +114,24 @@ def test_microseconds_for_spark(twin):
 
 
 @twins
-def test_a_time_that_microseconds_have_no_room_for_is_the_last_there_is(twin):
-    """Nanoseconds where milliseconds belong, as some producers write them, wrapped around to a time of any year."""
+def test_a_time_that_has_no_microseconds_is_an_error_and_no_other_time(twin):
+    """A producer that takes nanoseconds for milliseconds; Kafka before 4.0 keeps what it says."""
+    data = batch(0, [(1_700_000_000_123, b"k", b"v", []), (1_700_000_000_123_000_000, b"k", b"v", [])])
+    with pytest.raises(CorruptBatch, match="1700000000123000000 is too large"):
+        arrow.decode(data, scan(data), unit="us", twin=twin)
+    assert arrow.decode(data, scan(data), twin=twin).num_rows == 2
+    assert arrow.decode(data, scan(data), columns=["value"], unit="us", twin=twin).num_rows == 2
+
+
+@twins
+def test_a_time_beyond_what_its_header_tells_does_not_wrap_around(twin):
+    """The check for microseconds reads headers; a record behind one that lies gets the last time that there is."""
     times = [1_700_000_000_000_000_000, 2**63 - 1, -(2**62), 9_223_372_036_854_775, 5]
-    data = b"".join(batch(base, [(time, b"k", b"v", [])]) for base, time in enumerate(times))
+    data = bytearray()
+    for base, time in enumerate(times):
+        one = bytearray(batch(base, [(time, b"k", b"v", [])]))
+        patch(one, 0, max_timestamp=5)
+        data += one
     found = arrow.decode(data, scan(data), columns=["timestamp"], unit="us", twin=twin)
     last = 9_223_372_036_854_775_000
     assert found.column(0).cast(pa.int64()).to_pylist() == [last, last, -last, last, 5_000]

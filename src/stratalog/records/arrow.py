@@ -26,6 +26,7 @@ from stratalog.records.kernels import (
     COUNT,
     LAST_OFFSET,
     MAGIC,
+    MAX_TIMESTAMP,
     NEEDS_MEASURE,
     OK,
     POSITION,
@@ -44,6 +45,7 @@ COLUMNS: Final = ("offset", "timestamp", "timestampType", "key", "value", "heade
 COLUMN_BYTES_MAX: Final = 2**31 - 1
 """Arrow's `binary` counts its bytes with 32 bits, and Spark takes no larger kind."""
 _MIN_INT64: Final = -(2**63)
+_MICROSECONDS_MAX: Final = MAX_INT64 // 1000
 
 
 def _pyarrow() -> Any:
@@ -66,8 +68,7 @@ def chosen(columns: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def schema(columns: Iterable[str] | None = None, *, unit: str = "ms") -> pa.Schema:
-    """The schema of what `decode` gives.  `unit` of the timestamps: `ms` as they are, or `us` as Spark wants them:
-    there the nanoseconds that some producers write have no room, and such a time becomes the last one that there is."""
+    """The schema of what `decode` gives.  `unit` of the timestamps: `ms` as they are, or `us` as Spark wants them."""
     pa = _pyarrow()
     kinds = {
         "offset": pa.field("offset", pa.int64(), nullable=False),
@@ -147,6 +148,8 @@ def decode(
     fewer batches.
     """
     names = chosen(columns)
+    if unit == "us" and "timestamp" in names:
+        _check_times(table, indexes)
     if payloads is None:
         payloads = payloads_of(data, table, indexes)
     if twin is None:
@@ -154,6 +157,16 @@ def decode(
     read = _read_compiled if twin.COMPILED else _read_plain
     late = end_time if end_time == MAX_INT64 else max(end_time - 1, _MIN_INT64)
     return read(twin, data, table, indexes, names, (start, stop, start_time, late), unit, payloads)
+
+
+def _check_times(table: BatchTable, indexes: Sequence[int] | None) -> None:
+    """Nanoseconds that a producer took for milliseconds have no microseconds in 64 bits: an error, no other time."""
+    for index in range(table.count) if indexes is None else indexes:
+        latest = table.rows[index * ROW + MAX_TIMESTAMP]
+        if latest > _MICROSECONDS_MAX:
+            raise CorruptBatch(
+                f"the timestamp {latest} is too large for a column in microseconds; without that column it can be read"
+            )
 
 
 def _read_plain(
