@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import date
 from pathlib import Path
 
 import pytest
 from jobs_kit import PARTITIONS, Sent, checksum, day, of_arrow, of_duckdb
 
 import stratalog.testing
+from stratalog.records.batch import build_batch
 from stratalog.spark import export, reason
 from stratalog.spark.errors import DataLoss, OptionError, SparkSourceError
 from stratalog.spark.jobs import job
@@ -491,6 +493,7 @@ def test_protobuf_values_as_googles_library_writes_them(spark, tmp_path, broker)
         ({"values": "avro", "value_schema_text": '"string"'}, "an Avro record"),
         ({"values": "protobuf", "value_schema_text": "nothing"}, "FILE:package.Message"),
         ({"options": {"startingOfsets": "earliest"}}, "startingOffsets"),
+        ({"format": "iceberg", "table": "orders"}, "table='orders': NAMESPACE.NAME"),
     ],
 )
 def test_a_wrong_option_is_one_line(spark, tmp_path, broker, options, says):
@@ -512,7 +515,31 @@ def test_a_missing_topic_path_or_broker_is_one_line(spark, tmp_path, broker):
         assert "\n" not in reason(raised.value)
 
 
-def test_a_table_with_another_layout_is_refused(spark, tmp_path, broker, sent):
-    export(sent.topic, tmp_path / "t", spark, path=data_of(broker))
-    with pytest.raises(SparkSourceError, match="another layout"):
-        export(sent.topic, tmp_path / "t", spark, path=data_of(broker), by="offset")
+@pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta"])
+def test_a_table_with_another_layout_is_refused(spark, tmp_path, broker, sent, kind):
+    pytest.importorskip({"parquet": "pyarrow", "iceberg": "pyiceberg", "delta": "deltalake"}[kind])
+    options = {"format": kind, "path": data_of(broker)}
+    export(sent.topic, tmp_path / "t", spark, **options)
+    for by in ("offset", None):
+        with pytest.raises(SparkSourceError, match=r"another layout|no column offset_from"):
+            export(sent.topic, tmp_path / "t", spark, by=by, **options)
+
+
+def test_a_time_that_is_no_date_goes_to_the_partition_of_null(spark, tmp_path):
+    """Microseconds that a producer took for milliseconds: the year 55840."""
+    duckdb = pytest.importorskip("duckdb")
+    deltalake = pytest.importorskip("deltalake")
+    pytest.importorskip("pyiceberg")
+    (tmp_path / "data" / "t-0").mkdir(parents=True)
+    batch = build_batch([(1_700_000_000_000_000, b"k", b"late"), (1_700_000_000_000, b"k", b"good")], base_offset=0)
+    (tmp_path / "data" / "t-0" / "00000000000000000000.log").write_bytes(bytes(batch))
+    wanted = [(0, None), (1, date(2023, 11, 14))]
+    export("t", tmp_path / "parquet", spark, path=str(tmp_path / "data"))
+    with duckdb.connect() as connection:
+        query = 'SELECT "offset", date FROM read_parquet(?, hive_partitioning = true) ORDER BY 1'
+        assert connection.execute(query, [str(tmp_path / "parquet/**/*.parquet")]).fetchall() == wanted
+    export("t", tmp_path / "delta", spark, path=str(tmp_path / "data"), format="delta")
+    rows = deltalake.DeltaTable(tmp_path / "delta").to_pyarrow_table(columns=["offset", "date"]).to_pylist()
+    assert sorted((row["offset"], row["date"]) for row in rows) == wanted
+    with pytest.raises(SparkSourceError, match="years 1 to 9999"):
+        export("t", tmp_path / "iceberg", spark, path=str(tmp_path / "data"), format="iceberg")

@@ -22,7 +22,7 @@ from typing import Any, Final
 from stratalog.spark.errors import DataLoss, OptionError
 from stratalog.spark.jobs.ranges import Ranges, planned, read_piece, source_options
 from stratalog.spark.jobs.running import Progress, Watch, session_of, tasks
-from stratalog.spark.jobs.tables import DataFile, column_of, open_target
+from stratalog.spark.jobs.tables import DataFile, Folder, column_of, open_target
 from stratalog.spark.jobs.values import BadValue, ValueSchema, value_schema
 from stratalog.spark.origin import Slice
 
@@ -30,6 +30,9 @@ OPEN_FILES_MAX: Final = 16
 """Files that one task writes at a time: records mostly come in the order of their dates."""
 FILE_ROWS_MAX: Final = 50_000_000
 ROW_GROUP_ROWS: Final = 131_072
+_DAYS: Final = (-719_162, 2_932_896)
+"""0001-01-01 and 9999-12-31, what tables have as dates.  A producer that takes microseconds for milliseconds writes
+records of later ones; their partition is that of null."""
 
 
 @dataclass(slots=True)
@@ -220,11 +223,17 @@ class _Export:
             return
         if self._by == "date":
             keys = batch.column("timestamp").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+            days = keys.cast(pa.int32())
+            there = pc.and_(pc.greater_equal(days, _DAYS[0]), pc.less_equal(days, _DAYS[1]))
+            keys = pc.if_else(there, keys, pa.scalar(None, pa.date32()))
         else:
             offsets = batch.column("offset")
             keys = pc.multiply(pc.divide(offsets, self._span), self._span)
         for key in pc.unique(keys).to_pylist():
-            files.write(piece, (column, str(key)), batch.filter(pc.equal(keys, key)))
+            if key is None:
+                files.write(piece, (column, None), batch.filter(pc.is_null(keys)))
+            else:
+                files.write(piece, (column, str(key)), batch.filter(pc.equal(keys, key)))
 
 
 class _Open:
@@ -232,7 +241,7 @@ class _Open:
 
     __slots__ = ("file", "first", "folder", "last", "name", "path", "rows", "writer")
 
-    def __init__(self, path: str, name: str, folder: tuple[str, str] | None, schema: Any) -> None:
+    def __init__(self, path: str, name: str, folder: Folder | None, schema: Any) -> None:
         import pyarrow.parquet as pq
 
         self.path = path
@@ -253,11 +262,11 @@ class _Files:
         self._schema = schema
         self._attempt = attempt
         self._suffix = suffix
-        self._open: dict[tuple[str, tuple[str, str] | None], _Open] = {}
+        self._open: dict[tuple[str, Folder | None], _Open] = {}
         self._made = 0
         self.done: list[DataFile] = []
 
-    def write(self, piece: Slice, folder: tuple[str, str] | None, batch: Any) -> None:
+    def write(self, piece: Slice, folder: Folder | None, batch: Any) -> None:
         import pyarrow.compute as pc
 
         place = (piece.name, folder)

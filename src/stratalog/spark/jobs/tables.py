@@ -38,12 +38,15 @@ class TableError(SparkSourceError):
     """A table that cannot take the export."""
 
 
+Folder = tuple[str, str | None]
+
+
 class DataFile(NamedTuple):
     """A file that a task wrote."""
 
     name: str
     """Below the target's directory for data, with the folder of its partition."""
-    folder: tuple[str, str] | None
+    folder: Folder | None
     """Partition column and value, None where the table has none."""
     rows: int
     size: int
@@ -152,7 +155,7 @@ class ParquetDirectory:
         rows = [
             {
                 "staged": file.name,
-                "path": file.name if file.folder is None else f"{file.folder[0]}={file.folder[1]}/{file.name}",
+                "path": file.name if file.folder is None else f"{_folder_name(file.folder)}/{file.name}",
                 "rows": file.rows,
             }
             for file in files
@@ -184,6 +187,12 @@ class ParquetDirectory:
         self._lock.close()
 
 
+def _folder_name(folder: Folder) -> str:
+    """As Hive names it, which is what readers know."""
+    column, value = folder
+    return f"{column}=__HIVE_DEFAULT_PARTITION__" if value is None else f"{column}={value}"
+
+
 def _of_topic(offsets: Mapping[str, Mapping[str, int]], topic: str) -> dict[TopicPartition, int]:
     return {(topic, int(partition)): offset for partition, offset in offsets.get(topic, {}).items()}
 
@@ -208,6 +217,8 @@ class IcebergTable:
         from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
         from pyiceberg.transforms import DayTransform, TruncateTransform
 
+        if not all(part.strip() for part in name.split(".")) or "." not in name:
+            raise OptionError.of("table", name, "NAMESPACE.NAME, such as stratalog.orders")
         properties = dict(catalog or {})
         if not properties:
             os.makedirs(place, exist_ok=True)
@@ -228,6 +239,8 @@ class IcebergTable:
                     update.add_field("timestamp", DayTransform(), "date")
                 else:
                     update.add_field("offset", TruncateTransform(span), "offset_from")
+        if not self._is_laid_out(by, span):
+            raise TableError(f"table {name} has another layout than this export: export into another table")
         missing = [field.name for field in schema if field.name not in self._table.schema().column_names]
         if missing:
             raise TableError(f"table {name} has no column {', '.join(missing)}: export into another table")
@@ -237,6 +250,18 @@ class IcebergTable:
             raise TableError(f"table {name} is at {location}: only tables on a mounted file system so far")
         self.directory = location.removeprefix("file://") + "/data"
         os.makedirs(self.directory, exist_ok=True)
+
+    def _is_laid_out(self, by: str | None, span: int) -> bool:
+        """Whether a file of this export is always within one partition of the table."""
+        from pyiceberg.transforms import DayTransform, MonthTransform, TruncateTransform, YearTransform
+
+        for field in self._table.spec().fields:
+            column, transform = self._table.schema().find_column_name(field.source_id), field.transform
+            dated = column == "timestamp" and isinstance(transform, (DayTransform, MonthTransform, YearTransform))
+            ranged = column == "offset" and isinstance(transform, TruncateTransform) and transform.width % span == 0
+            if not ((dated and by == "date") or (ranged and by == "offset")):
+                return False
+        return True
 
     def _offsets(self) -> dict[str, dict[str, int]]:
         """Of the newest snapshot that has them: other writers' snapshots may have come since."""
@@ -265,6 +290,11 @@ class IcebergTable:
             self._table.add_files(paths, snapshot_properties={PROPERTY: offsets})
         except CommitFailedException as error:
             raise TableError(f"somebody else wrote to the table meanwhile; run the export again ({error})") from error
+        except OverflowError as error:
+            raise TableError(
+                "a record's time is not in the years 1 to 9999, which are all that pyiceberg knows: export to Parquet "
+                "or Delta, or a range without it"
+            ) from error
 
     def discard(self, files: Sequence[str]) -> None:
         _remove(self.directory, files)
