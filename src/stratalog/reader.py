@@ -212,6 +212,22 @@ class LogReader:
         )
         return self._decoded(pieces, names, early, late, timestamp_unit, 8 * batch_bytes, on_damage)
 
+    def offset_at(self, time: int, *, on_damage: OnDamage | None = None) -> int:
+        """The first offset with a timestamp at or after `time` (milliseconds), -1 where there is none: what Kafka's
+        ListOffsets answers, so markers of transactions and aborted records count, too."""
+        for piece in self._pieces(
+            None, None, time, "uncommitted", 1 << 16, stable=True, on_damage=on_damage, markers=True
+        ):
+            rows = piece.table.rows
+            for index in piece.indexes:
+                at = index * ROW
+                if rows[at + MAGIC] == 2 and rows[at + ATTRIBUTES] & CONTROL:
+                    return rows[at + BASE_OFFSET]
+                one = iter([piece._replace(indexes=[index])])
+                for batch in self._decoded(one, ("offset",), time, MAX_INT64, "ms", 1 << 19, on_damage):
+                    return int(batch.column(0)[0].as_py())
+        return -1
+
     def to_arrow(self, **options: Any) -> pa.Table:
         """All records as one table; options as `scan` has them."""
         options["columns"] = arrow.chosen(options.get("columns"))
@@ -313,8 +329,10 @@ class LogReader:
         verify: bool = True,
         stable: bool = False,
         on_damage: OnDamage | None = None,
+        markers: bool = False,
     ) -> Iterator[_Piece]:
-        """The log's bytes in pieces of whole batches, each with the batches of it that are wanted."""
+        """The log's bytes in pieces of whole batches, each with the batches of it that are wanted; control batches
+        with `markers` only."""
         first = self.log_start_offset
         stop = self.log_end_offset
         begin = first if start is None else max(start, first)
@@ -337,7 +355,7 @@ class LogReader:
                     break
                 attributes = rows[at + ATTRIBUTES]
                 if attributes & (TRANSACTIONAL | CONTROL) and rows[at + MAGIC] == 2:
-                    if attributes & CONTROL:
+                    if attributes & CONTROL and not markers:
                         continue
                     if transactions is not None and not transactions.is_committed(
                         rows[at + PRODUCER_ID], rows[at + BASE_OFFSET]

@@ -29,9 +29,9 @@ def transactional(base, *values, stamp=1):
     return build_batch(rows, base_offset=base, producer_id=9, producer_epoch=0, base_sequence=base, transactional=True)
 
 
-def aborted(base):
+def aborted(base, stamp=9):
     return build_control_batch(
-        9, key(ABORT), marker_value(0), base_offset=base, producer_id=9, producer_epoch=0, transactional=True
+        stamp, key(ABORT), marker_value(0), base_offset=base, producer_id=9, producer_epoch=0, transactional=True
     )
 
 
@@ -60,6 +60,19 @@ def test_a_time_behind_the_last_stable_offset_is_none_for_a_committed_reader(tmp
         planned(files_options(tmp_path, startingTimestamp="20"))
     lax = files_options(tmp_path, startingTimestamp="20", startingOffsetsByTimestampStrategy="latest")
     assert planned(lax) == {}
+
+
+def test_a_time_is_that_of_a_marker_too(tmp_path):
+    """As Kafka's ListOffsets answers, and so as the same query finds it over the wire: what comes behind the marker is
+    read, whatever its time, and a time that only a marker has is no error."""
+    marked = (transactional(0, b"t", stamp=10), aborted(1, stamp=100))
+    segment(tmp_path / "in-0", 0, *marked, plain(2, b"earlier", stamp=50), plain(3, b"later", stamp=150))
+    assert planned(files_options(tmp_path, startingTimestamp="90")) == {HERE: Span(1, 4)}
+    assert planned(files_options(tmp_path, startingTimestamp="101")) == {HERE: Span(3, 4)}
+    segment(tmp_path / "in-0", 0, *marked)
+    assert planned(files_options(tmp_path, startingTimestamp="90")) == {HERE: Span(1, 2)}
+    with pytest.raises(OptionError, match="no record from then on"):
+        planned(files_options(tmp_path, startingTimestamp="101"))
 
 
 @pytest.mark.parametrize("place", [0, 5, 99])

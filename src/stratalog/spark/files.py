@@ -123,15 +123,7 @@ class Files:
         on_damage = reporter(self._options, Slice(*partition, 0, 0, self._directories[partition]))
         for _ in range(_ROUNDS_MAX):
             try:
-                for batch in open_log(self._directories[partition]).scan(
-                    columns=("offset",),
-                    isolation="uncommitted",
-                    start_time=time,
-                    batch_bytes=1 << 16,
-                    on_damage=on_damage,
-                ):
-                    return int(batch.column(0)[0].as_py())
-                return -1
+                return open_log(self._directories[partition]).offset_at(time, on_damage=on_damage)
             except (FileNotFoundError, LogChanged):
                 self._still_there(partition)
         raise self._restless(partition)
