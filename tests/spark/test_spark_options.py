@@ -140,6 +140,11 @@ def test_brokers_are_named_as_kafka_names_them():
         assert reading(**{"kafka.bootstrap.servers": value}).bootstrap == value
 
 
+def test_a_fetch_size_that_kafka_takes_is_taken():
+    for given, used in ((0, 1 << 10), (1 << 20, 1 << 20), (100 << 20, 64 << 20), (2**31 - 1, 64 << 20)):
+        assert reading(**{"kafka.max.partition.fetch.bytes": str(given)}).fetch_bytes == used
+
+
 def test_durations_are_those_of_spark():
     for text, seconds in (("500ms", 0.5), ("30s", 30), ("15M", 900), ("2 min", 120), ("1H", 3600), ("750", 0.75)):
         assert reading(streaming=True, maxTriggerDelay=text).max_trigger_delay_s == seconds

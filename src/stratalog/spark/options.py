@@ -316,7 +316,7 @@ def read_options(raw: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         split_bytes=options.size("splitBytes", 128 << 20, low=1, high=1 << 40),
         end_at_checkpoint=options.choice("pathEnd", "log", ("log", "checkpoint")) == "checkpoint",
         findings=_findings(options),
-        fetch_bytes=options.size("kafka.max.partition.fetch.bytes", 8 << 20, low=1024, high=64 << 20),
+        fetch_bytes=_fetch_bytes(options),
         timeout_s=(options.number("kafka.request.timeout.ms") or 30_000) / 1000,
         patience_s=_patience_s(options),
         client_id=options.text("kafka.client.id") or "stratalog-spark",
@@ -377,6 +377,12 @@ def _level(options: _Options, codec: str) -> int | None:
 def _patience_s(options: _Options) -> float:
     value = options.number("kafka.default.api.timeout.ms", low=0)
     return 60.0 if value is None else value / 1000
+
+
+def _fetch_bytes(options: _Options) -> int:
+    """What Kafka takes is taken; an answer is held in memory, so no more is asked for than is of use."""
+    given = options.size("kafka.max.partition.fetch.bytes", 8 << 20, low=0, high=2**31 - 1)
+    return min(max(given, 1 << 10), 64 << 20)
 
 
 def _servers(options: _Options) -> str:
