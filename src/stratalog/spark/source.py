@@ -175,7 +175,10 @@ class Limits:
 class PushdownReader(Reader):
     """A batch query with `pushdown=true`: filters on offset, timestamp, topic and partition leave out tasks, segments
     and batches.  A class of its own because Spark refuses a reader that could push filters while its configuration
-    `spark.sql.python.filterPushdown.enabled` is false, which it is by default."""
+    `spark.sql.python.filterPushdown.enabled` is false, which it is by default.
+
+    Not obvious: Spark (4.3) keeps what is planned here for the frame, so that another query over the same frame may get
+    these tasks (`docs/SPARK.md`, One plan for each `load()`); nothing on this side can tell."""
 
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
         for given in filters:
