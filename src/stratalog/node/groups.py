@@ -22,7 +22,7 @@ from stratalog.rsm.shard import LogPort, Now
 from stratalog.storage.values import Isolation, Origin
 
 if TYPE_CHECKING:
-    from stratalog.metadata.image import Delta
+    from stratalog.metadata.image import Delta, PartitionImage
     from stratalog.node.node import Node
 
 ACKS_ALL = -1
@@ -68,20 +68,26 @@ def apply(node: Node, delta: Delta) -> None:
     count = len(topic.partitions)
     if groups.config.partitions != count:
         groups.configure(replace(groups.config, partitions=count))
-    for (topic_id, index), image in delta.partitions.items():
-        if topic_id != topic.id:
-            continue
-        partition = node.partitions.get((TOPIC, index))
-        if image.leader != node.node_id or partition is None or not partition.is_leader:
-            groups.resign(index)
-            continue
-        runtime = groups.runtimes.get(index)
-        if runtime is not None and runtime.epoch == image.leader_epoch and _is_on(runtime.log, partition):
-            continue  # the change was about something else
-        _listen(groups, partition)
-        groups.elect(index, PartitionLog(partition), image.leader_epoch)
+    for (topic_id, _), image in delta.partitions.items():
+        if topic_id == topic.id:
+            apply_partition(node, image)
     if delta.deleted_topics:
         groups.forget_topics([(gone.name, gone.id) for gone in delta.deleted_topics.values()])
+
+
+def apply_partition(node: Node, image: PartitionImage) -> None:
+    """Coordinate the groups of a partition of `__consumer_offsets`, or stop to, as the metadata and its log have it."""
+    groups: GroupCoordinator = node.groups
+    index = image.partition
+    partition = node.partitions.get((TOPIC, index))
+    if image.leader != node.node_id or partition is None or not partition.is_leader:
+        groups.resign(index)
+        return
+    runtime = groups.runtimes.get(index)
+    if runtime is not None and runtime.epoch == image.leader_epoch and _is_on(runtime.log, partition):
+        return  # the change was about something else
+    _listen(groups, partition)
+    groups.elect(index, PartitionLog(partition), image.leader_epoch)
 
 
 def _is_on(log: LogPort, partition: Partition) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from stratalog.base.failures import Malformed
+from stratalog.base.failures import ApiError, Malformed
 from stratalog.base.ports import Clock, Disk, Pool, Rng
 from stratalog.base.types import Millis, Uuid
 from stratalog.controller.controller import Controller, Result
@@ -319,7 +319,7 @@ class Metadata:
 
     def ensure_internal_topic(self, name: str, now: Millis) -> None:
         """Have `__consumer_offsets` (or another internal topic) created with its partitions and configuration; a
-        no-op when it is there or on its way."""
+        no-op when it is there or on its way.  `ApiError` when the log takes no records: ask again."""
         if name in self._pending_topics or name in self.image.topics_by_name:
             return
         from stratalog.controller.topics import internal_topic
@@ -327,11 +327,15 @@ class Metadata:
 
         self._pending_topics.add(name)
         request = CreateTopicsRequest(topics=[internal_topic(self._controller, name)])
-        self.submit(
-            lambda controller: controller.create_topics(request, now, internal=True),
-            lambda _: self._pending_topics.discard(name),
-            now,
-        )
+        try:
+            self.submit(
+                lambda controller: controller.create_topics(request, now, internal=True),
+                lambda _: self._pending_topics.discard(name),
+                now,
+            )
+        except ApiError:  # not on its way: the next question tries again
+            self._pending_topics.discard(name)
+            raise
 
     def _publish(self, delta: Delta) -> None:
         self.config.apply(delta.image)

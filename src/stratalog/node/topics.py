@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.base.types import ZERO_UUID, Millis, Uuid
 from stratalog.controller.controller import Result
+from stratalog.coordinator.group.coordinator import TOPIC as OFFSETS_TOPIC
 from stratalog.metadata.image import Delta, MetadataImage, PartitionImage, ResourceType
 from stratalog.node import groups
 from stratalog.protocol.disk.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
@@ -116,6 +117,8 @@ class Topics:
             return
         del node.partitions[key]
         self._apply(image.partitions[key[1]], now)
+        if key[0] == OFFSETS_TOPIC and node.groups is not None:
+            groups.apply_partition(node, image.partitions[key[1]])
 
     def directory_assigned(self, key: tuple[str, int]) -> Uuid:
         """The log directory that the metadata has for a partition of ours."""

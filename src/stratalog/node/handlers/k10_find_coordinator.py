@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.base.errors import ErrorCode
+from stratalog.base.failures import ApiError
 from stratalog.base.types import Millis
 from stratalog.coordinator.group.coordinator import TOPIC
 from stratalog.protocol.k10_find_coordinator import Coordinator, FindCoordinatorResponse
@@ -42,7 +43,10 @@ def _find(node: Node, request: Request, key_type: int, key: str, now: Millis) ->
     if key_type != GROUP:
         return _nobody(key, ErrorCode.INVALID_REQUEST, "this broker coordinates groups only")
     if node.image.topic(TOPIC) is None:
-        node.controller.ensure_internal_topic(TOPIC, now)
+        try:
+            node.controller.ensure_internal_topic(TOPIC, now)
+        except ApiError as error:  # a full disk; whoever looks for a coordinator knows this code, and asks again
+            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     topic = node.image.topic(TOPIC)  # the controller may have committed at once
     if topic is None:
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
