@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 import stratalog.testing
 from stratalog.base.errors import ErrorCode
 from stratalog.client import Client, admin
 from stratalog.protocol.k10_find_coordinator import FindCoordinatorRequest
+from stratalog.protocol.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def coordinator(client: Client, version: int) -> int:
@@ -38,3 +54,19 @@ def test_groups_are_coordinated_once_there_is_room_for_their_logs() -> None:
         assert [place.offset for place in admin.committed_offsets(client, "g")] == [3]
 
 
+def test_a_replica_moves_away_from_a_full_disk(tmp_path: Path) -> None:
+    """The metadata is on the full disk too: it is told of the move when it takes records again."""
+    paths = [str(tmp_path / "one"), str(tmp_path / "two")]
+    with stratalog.testing.broker(topics=["t"], config={"log.dirs": ",".join(paths)}) as b, b.client() as client:
+        b.produce("t", [b"kept"])
+        logs = b.running.logs
+        source, target = paths if (tmp_path / "one" / "t-0").exists() else paths[::-1]
+        move = AlterReplicaLogDir(path=target, topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])
+        with b.disk.full(source), b.disk.full("__cluster_metadata"):
+            client.call(AlterReplicaLogDirsRequest(dirs=[move]))
+            until(lambda: logs.get("t", 0) is not None and logs.get("t", 0).directory == f"{target}/t-0")
+            assert [record.value for record in b.records("t")] == [b"kept"]
+        b.clock.advance(seconds=5)
+        b.produce("t", [b"more"])
+        topic = b.running.metadata.image.topics_by_name["t"]
+        assert topic.partitions[0].directories == (b.running.metadata.directory_ids[target],)

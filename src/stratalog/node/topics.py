@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from stratalog.base.failures import ApiError
 from stratalog.base.types import ZERO_UUID, Millis, Uuid
 from stratalog.controller.controller import Result
 from stratalog.coordinator.group.coordinator import TOPIC as OFFSETS_TOPIC
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("stratalog.node")
 
 _FULL_RETRY_MS: Final = 5_000
-"""How soon a log that a full disk had no room for is tried again."""
+"""How soon a log, or a record of the metadata, that a full disk had no room for is tried again."""
 
 
 class Topics:
@@ -155,7 +156,10 @@ class Topics:
         left = [one for one in broker.directories if one in online]
         if left and len(left) < len(broker.directories):
             record = BrokerRegistrationChangeRecord(broker_id=node.node_id, broker_epoch=broker.epoch, log_dirs=left)
-            node.controller.submit(lambda _: Result([record], None), None, now)
+            try:
+                node.controller.submit(lambda _: Result([record], None), None, now)
+            except ApiError:  # the metadata's own directory is full
+                node.after(_FULL_RETRY_MS, self._tell_directories)
 
     def moved(self, key: tuple[str, int], current: Log, directory: Any) -> None:
         """A replica lives in another directory of ours now: its partition works on the new log, and the metadata is
@@ -165,15 +169,26 @@ class Topics:
         if partition is None:
             return
         partition.log = current
+        self._tell_moved(partition, current, directory, node.now.wall_ms)
+
+    def _tell_moved(self, partition: Partition, current: Log, directory: Any, now: Millis) -> None:
+        """A move makes room on a full disk, and the metadata may be on that one: it is told when it takes records
+        again."""
+        node = self._node
         topic = node.image.topics.get(partition.topic_id)
-        image = None if topic is None else topic.partitions.get(key[1])
-        if image is None or node.controller is None:
+        image = None if topic is None else topic.partitions.get(partition.index)
+        if image is None or node.controller is None or partition.log is not current:
             return
         directories = [
             directory.id if replica == node.node_id else image.directory_of(replica) for replica in image.replicas
         ]
-        record = PartitionChangeRecord(partition_id=key[1], topic_id=partition.topic_id, directories=directories)
-        node.controller.submit(lambda _: Result([record], None), None, node.now.wall_ms)
+        record = PartitionChangeRecord(
+            partition_id=partition.index, topic_id=partition.topic_id, directories=directories
+        )
+        try:
+            node.controller.submit(lambda _: Result([record], None), None, now)
+        except ApiError:
+            node.after(_FULL_RETRY_MS, lambda now: self._tell_moved(partition, current, directory, now))
 
     def _remove(self, name: str, topic_id: Uuid, partitions: Mapping[int, PartitionImage]) -> None:
         node = self._node

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from stratalog.base.failures import ApiError
 from stratalog.base.ports import Clock, Disk, Rng
 from stratalog.base.types import MAX_INT64, ZERO_UUID, Millis, Uuid
 from stratalog.controller.controller import Result
@@ -45,6 +46,8 @@ CLEANERS_MAX: Final = 64
 """Beyond this, cleaners wait for each other."""
 STATUS_DELAY_MS: Final = 1_000
 RESERVE_LOOK_MS: Final = 60_000
+TELL_AGAIN_MS: Final = 5_000
+"""When the metadata log took no record: a full disk may have room again."""
 KERNELS_LOOK_MS: Final = 1_000
 """How long compressed batches are walked by the plain twin at most, once there are many of them."""
 _LOG_KEYS: Final = {"node.id", "log.dirs", "metadata.log.dir", "stratalog.retention.future.timestamp.cap.ms"} | {
@@ -183,7 +186,10 @@ class LogService:
         record = BrokerRegistrationChangeRecord(
             broker_id=node.node_id, broker_epoch=broker.epoch, cordoned_log_dirs=ids
         )
-        node.controller.submit(lambda _: Result([record], None), None, now)
+        try:
+            node.controller.submit(lambda _: Result([record], None), None, now)
+        except ApiError:  # the metadata's own directory is full
+            node.after(TELL_AGAIN_MS, self._tell_cordoned)
 
     def _hold_reserve(self, _: Millis) -> None:
         """What the next start on a full disk needs, off the loop."""
