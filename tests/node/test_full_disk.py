@@ -70,3 +70,18 @@ def test_a_replica_moves_away_from_a_full_disk(tmp_path: Path) -> None:
         b.produce("t", [b"more"])
         topic = b.running.metadata.image.topics_by_name["t"]
         assert topic.partitions[0].directories == (b.running.metadata.directory_ids[target],)
+
+
+def test_a_snapshot_of_the_metadata_waits_for_room() -> None:
+    config = {"metadata.log.max.snapshot.interval.ms": "1000"}
+    with stratalog.testing.broker(topics=["t"], config=config) as b:
+        b.produce("t", [b"kept"])
+        quorum = b.running.metadata.quorum
+        before = len(quorum.snapshots)
+        with b.disk.full():
+            b.clock.advance(seconds=10)
+            until(lambda: not b.running.run_on_loop(lambda: b.running._pool.outstanding))
+            assert [record.value for record in b.records("t")] == [b"kept"]
+            assert len(quorum.snapshots) == before
+        b.clock.advance(seconds=10)
+        until(lambda: len(quorum.snapshots) > before)

@@ -11,6 +11,7 @@ time, and what is appended meanwhile shares the next one.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -349,6 +350,11 @@ class Quorum:
 
         def done(_: Any, error: BaseException | None) -> None:
             self._snapshotting = False
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                # The log has it all: nothing is lost, only the next start has more to replay until there is room.
+                logger.warning("no room for a snapshot of the metadata: %s", error)
+                self.bytes_since_snapshot += grown
+                return
             if error is not None:
                 self.on_failure(error)
                 return
@@ -363,7 +369,7 @@ class Quorum:
                 self.on_failure(failure)
 
         self._snapshotting = True
-        self.bytes_since_snapshot = 0
+        grown, self.bytes_since_snapshot = self.bytes_since_snapshot, 0
         if wait:
             write()
             done(None, None)
