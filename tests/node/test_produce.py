@@ -306,6 +306,16 @@ def test_injected_refusals_answer_each_partition_and_append_nothing(bench: Bench
     assert one(bench.ask("Produce", 9, request(9, "orders", batch(b"a")))).base_offset == 0
 
 
+def test_a_refusal_with_acks_0_closes_the_connection(bench: Bench) -> None:
+    """An answer that nobody waits for would be taken for the next one's."""
+    bench.create("orders")
+    bench.node.refusals[0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    with pytest.raises(Malformed, match="NOT_LEADER_OR_FOLLOWER"):
+        bench.ask("Produce", 9, request(9, "orders", batch(b"a"), acks=0))
+    assert bench.ask("Produce", 9, request(9, "orders", batch(b"b"), acks=0)) == b""
+    assert bench.node.partitions["orders", 0].log.log_end_offset == 1
+
+
 def test_no_transactional_producer_gets_an_id(bench: Bench) -> None:
     body = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
     assert bench.ask("InitProducerId", 4, body).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

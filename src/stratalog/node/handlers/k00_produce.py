@@ -539,11 +539,14 @@ def _check_text(name: bytes) -> None:
         raise Malformed("a topic's name is no text") from error
 
 
-def refuse(node: Node, request: Request, code: ErrorCode) -> ProduceResponse:
-    """Every partition with this error, nothing appended (`Node.refusals`)."""
+def refuse(node: Node, request: Request, code: ErrorCode) -> ProduceResponse | None:
+    """Every partition with this error, nothing appended (`Node.refusals`).  None with acks=0: nobody reads an answer
+    there."""
     frame = request.frame
     assert frame is not None
     body = ProduceRequest.decode(frame[request.position :], request.version)
+    if body.acks == 0:
+        return None
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
