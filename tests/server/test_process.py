@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from stratalog.client import Client
 from stratalog.node.config import BrokerConfig
 from stratalog.protocol import headers
 from stratalog.protocol.apis import BY_NAME
@@ -159,6 +160,21 @@ def test_several_brokers_live_in_one_process(tmp_path: Path) -> None:
     for broker in brokers:
         broker.stop()
     assert threading.active_count() == before
+
+
+def test_an_address_of_ipv6_stands_in_brackets(tmp_path: Path) -> None:
+    """Or no client could tell it from its port."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no ::1")
+    broker = start(tmp_path, listeners="PLAINTEXT://[::1]:0")
+    try:
+        assert broker.bootstrap == f"[::1]:{broker.port}"
+        with Client(broker.bootstrap) as client:
+            assert client.brokers == {1: ("::1", broker.port)}
+    finally:
+        broker.stop()
 
 
 def test_a_directory_belongs_to_one_broker(tmp_path: Path) -> None:

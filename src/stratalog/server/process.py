@@ -141,14 +141,14 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        return f"{self._host}:{self._port}"
+        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
 
     @property
     def metrics_port(self) -> int | None:
         return None if self._metrics is None else self._metrics.port
 
     def run_on_loop(self, function: Callable[[], T], timeout: float = 30.0) -> T:
-        """Run a function on the loop's thread and give back what it returns."""
+        """Run a function on the loop's thread and give back what it returns; `Ended` when there is no loop any more."""
         done = threading.Event()
         result: list[Any] = []
 
@@ -286,7 +286,7 @@ class Broker:
         node.metrics.sources[:] = [self._gauges]
         for listener in self._listeners:
             self.loop.add_listener(listener, **_sockets(config))
-        log.info("node %d serves on %s:%d", config.node_id, self._host, self._port)
+        log.info("node %d serves on %s", config.node_id, self.bootstrap)
 
     def _log_config(self, topic: str) -> LogConfig:
         """What a topic's logs are configured with: its own values over the broker's over the defaults."""
