@@ -35,6 +35,7 @@ from stratalog.protocol.k34_alter_replica_log_dirs import (
 )
 from stratalog.protocol.k42_delete_groups import DeleteGroupsRequest
 from stratalog.protocol.k61_describe_producers import DescribeProducersRequest, TopicRequest
+from stratalog.server.process import Ended
 
 
 def test_what_is_produced_is_read_back() -> None:
@@ -164,6 +165,11 @@ def test_a_disk_that_fails_ends_the_broker_and_not_the_test() -> None:
             with b.disk.failing("write", part="/t-0/"), b.client() as client:
                 assert client.produce("t", {0: _batch(b"lost")})[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert b.running.wait(10), "no log directory is left"
+            before = time.monotonic()
+            b.clock.advance(days=1)
+            with pytest.raises(Ended, match="by itself"):
+                b.refuse("Fetch")
+            assert time.monotonic() - before < 5, "nobody waits for a loop that has ended"
             if is_restarted:
                 b.restart()
                 assert b.failure is not None and "t-0" in str(b.failure)

@@ -44,9 +44,15 @@ log = logging.getLogger("stratalog.server")
 T = TypeVar("T")
 _DRAIN_SECONDS: Final = 2.0
 """How long a stop waits for answers that are on their way; a parked fetch is answered at once."""
+_ENDED_LOOK_SECONDS: Final = 0.1
+"""How soon who waits for the loop sees that it has ended."""
 _POOL_THREADS: Final = 2
 _START_SECONDS_MAX: Final = 600.0
 """Recovery of a large directory takes minutes; a start that hangs must still end in an error."""
+
+
+class Ended(RuntimeError):
+    """The broker's loop has ended, and with it whatever was to be done there."""
 
 
 class Broker:
@@ -160,8 +166,12 @@ class Broker:
             done.set()
 
         self.loop.call(work)
-        if not done.wait(timeout):
-            raise TimeoutError("the loop does not turn")
+        deadline = time.monotonic() + timeout
+        while not done.wait(_ENDED_LOOK_SECONDS):
+            if self._halted.is_set():
+                raise Ended("the broker has stopped by itself" if self._failure else "the broker is stopped")
+            if time.monotonic() > deadline:
+                raise TimeoutError("the loop does not turn")
         value, error = result
         if error is not None:
             raise error
