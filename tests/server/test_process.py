@@ -162,6 +162,24 @@ def test_several_brokers_live_in_one_process(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
+def test_a_call_after_the_end_writes_to_nobodys_file(tmp_path: Path) -> None:
+    """The descriptor that wakes the loop is closed with it, and its number given to the next file."""
+    broker = start(tmp_path)
+    number = broker.loop._wake_fd
+    broker.stop()
+    files = []
+    try:
+        while number not in files:
+            assert len(files) < 100
+            files.append(os.eventfd(0, os.EFD_NONBLOCK))
+        broker.loop.wake()
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(number)
+    finally:
+        for file in files:
+            os.close(file)
+
+
 def test_an_address_of_ipv6_stands_in_brackets(tmp_path: Path) -> None:
     """Or no client could tell it from its port."""
     try:

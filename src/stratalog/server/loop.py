@@ -218,8 +218,10 @@ class Loop:
 
     def wake(self) -> None:
         """Make the loop turn now."""
-        with contextlib.suppress(OSError):  # the loop has ended, or the counter is full: it is awake
-            os.eventfd_write(self._wake_fd, 1)
+        wake_fd = self._wake_fd
+        if wake_fd >= 0:
+            with contextlib.suppress(OSError):  # the loop has ended, or the counter is full: it is awake
+                os.eventfd_write(wake_fd, 1)
 
     def call(self, function: Callable[[], None]) -> None:
         """Run a function on the loop's thread, soon."""
@@ -837,4 +839,5 @@ class Loop:
             sock.close()
         self._closed_sockets.clear()
         self._epoll.close()
-        os.close(self._wake_fd)
+        wake_fd, self._wake_fd = self._wake_fd, -1  # the number is somebody else's from now on: `wake` may still come
+        os.close(wake_fd)
