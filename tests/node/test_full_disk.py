@@ -85,3 +85,20 @@ def test_a_snapshot_of_the_metadata_waits_for_room() -> None:
             assert len(quorum.snapshots) == before
         b.clock.advance(seconds=10)
         until(lambda: len(quorum.snapshots) > before)
+
+
+def test_a_stop_on_a_full_disk_comes_to_its_end() -> None:
+    """`serve` waits for it; what was acknowledged is there after the next start."""
+    with stratalog.testing.broker(topics=["t"]) as b:
+        b.produce("t", [b"kept"])
+        running = b.running
+        with b.disk.full():
+            b.stop()
+        assert running.wait(0) and not running.was_clean
+        assert b.failure is None
+        assert not (b.directory / "data" / ".kafka_cleanshutdown").exists()
+        b.start()
+        assert [record.value for record in b.records("t")] == [b"kept"]
+        running = b.running
+        b.stop()
+        assert running.was_clean

@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     while not broker.wait(3600.0):
         pass
     broker.stop()
-    print("stopped cleanly", flush=True)
+    print("stopped cleanly" if broker.was_clean else "stopped; the next start looks through the logs", flush=True)
     return 0
 
 

@@ -393,18 +393,30 @@ class Metadata:
 
     def close(self, *, clean: bool = True) -> None:
         """Fence this broker, so that the next start (a Kafka's too) need not wait for its session; flush and close.
-        The clean-shutdown marker is the caller's, with `broker_epoch`.  `clean=False` only lets go of the files."""
-        now = self._clock.now_ms()
-        if clean and self._serving:
-            self._serving = False
-            broker = self._controller.image.brokers.get(self.node_id)
-            if broker is not None and broker.epoch == self.broker_epoch and not broker.fenced:
-                record = BrokerRegistrationChangeRecord(
-                    broker_id=broker.id, broker_epoch=broker.epoch, fenced=1, in_controlled_shutdown=1
-                )
-                self._runtime.on_image = lambda _: None  # the node is on its way out; it needs no news of itself
-                self._runtime.submit(lambda _: Result([record], None), None, now)
-            self.quorum.flush()
-            if self.quorum.bytes_since_snapshot > REPLAY_BYTES_MAX:
-                self.take_snapshot(now, wait=True)
+        The clean-shutdown marker is the caller's, with `broker_epoch`.  `clean=False` only lets go of the files.
+        `OSError`: the disk took none of that; the files are closed all the same."""
+        try:
+            if clean and self._serving:
+                self._serving = False
+                self._take_leave(self._clock.now_ms())
+        except BaseException:
+            self.quorum.close(clean=False)
+            raise
         self.quorum.close(clean=clean)
+
+    def _take_leave(self, now: Millis) -> None:
+        broker = self._controller.image.brokers.get(self.node_id)
+        if broker is not None and broker.epoch == self.broker_epoch and not broker.fenced:
+            record = BrokerRegistrationChangeRecord(
+                broker_id=broker.id, broker_epoch=broker.epoch, fenced=1, in_controlled_shutdown=1
+            )
+            self._runtime.on_image = lambda _: None  # the node is on its way out; it needs no news of itself
+            try:
+                self._runtime.submit(lambda _: Result([record], None), None, now)
+            except ApiError as error:
+                if isinstance(error.__cause__, OSError):
+                    raise error.__cause__ from None
+                raise
+        self.quorum.flush()
+        if self.quorum.bytes_since_snapshot > REPLAY_BYTES_MAX:
+            self.take_snapshot(now, wait=True)

@@ -142,6 +142,11 @@ class Broker:
         self.stop()
 
     @property
+    def was_clean(self) -> bool:
+        """After the end: whether the next start finds everything flushed and marked."""
+        return self._clean
+
+    @property
     def port(self) -> int:
         return self._port
 
@@ -193,7 +198,7 @@ class Broker:
             finally:
                 try:
                     stack.close()
-                except OSError as error:
+                except Exception as error:  # noqa: BLE001 - carried to whoever stops the broker
                     self._failure = self._failure or error
                 self._halted.set()
                 self._ready.set()
