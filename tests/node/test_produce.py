@@ -172,6 +172,21 @@ def test_acks_all_gives_up_after_its_timeout(bench: Bench) -> None:
     assert one(bench.answer(pending)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
+def test_acks_all_learns_that_its_partition_has_no_leader_any_more(bench: Bench) -> None:
+    """R14: nobody waits for a high watermark that cannot come.  One that can, is waited for."""
+    bench.create("orders", isr=[1, 2])
+    pending = bench.submit("Produce", 9, request(9, "orders", batch(b"a")))
+    bench.end_turn()
+    partition = bench.node.partitions["orders", 0]
+    for is_leader in (True, False):
+        partition.is_leader = is_leader
+        assert bench.answer(pending) is None
+        for waiter in list(partition.waiters):
+            waiter.recheck(bench.clock.now_ms())
+    assert one(bench.answer(pending)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not partition.waiters
+
+
 @pytest.mark.parametrize("acks", [2, -2])
 def test_other_acks_are_invalid(bench: Bench, acks: int) -> None:
     bench.create("orders")

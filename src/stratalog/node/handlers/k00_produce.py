@@ -110,6 +110,7 @@ class Produced:
         if not waits:
             self._answer(node)
             return
+        self._node = node
         for partition in waits:
             partition.waiters[self] = None
         self.timer = node.after(self.timeout_ms, lambda now: self._expire(node))
@@ -124,6 +125,17 @@ class Produced:
                     return
         self._forget()
         self._answer(node)
+
+    def recheck(self, now: Millis) -> None:
+        """Something else than an append changed: a partition was deleted, or lost its leader.  What was written may
+        not last then; who asks again finds out."""
+        for _, entries in self.topics:
+            for number, (partition, index, _, code, _, _) in enumerate(entries):
+                if not code and partition is not None and not partition.is_leader:
+                    error = partition.check_leader(-1)
+                    entries[number] = (partition, index, None, error, error.text, ())
+                    self.failed = True
+        self.wake(self._node, now)
 
     def _expire(self, node: Node) -> None:
         self._forget()
