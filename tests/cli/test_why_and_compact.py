@@ -10,6 +10,7 @@ import pytest
 import stratalog.testing
 from stratalog.cli import main
 from stratalog.records import batch as batches
+from stratalog.server.disk import RealDisk
 
 DAY = 86_400_000
 
@@ -47,6 +48,23 @@ def data(tmp_path):
 def why(capsys, *arguments):
     assert main(["why", "--json", *arguments]) == 0
     return json.loads(capsys.readouterr().out)
+
+
+def test_segments_that_retention_takes_meanwhile_are_looked_for_no_more(data, capsys, monkeypatch) -> None:
+    """A file that was listed is gone when it is opened; what is there then is explained."""
+    real = RealDisk.open
+
+    def opened(disk, path, **options):
+        gone = data / "plain-0" / f"{0:020d}"
+        if path.startswith(str(data / "plain-0")) and gone.with_suffix(".log").exists():
+            for kind in (".log", ".index", ".timeindex"):
+                gone.with_suffix(kind).unlink()
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return real(disk, path, **options)
+
+    monkeypatch.setattr(RealDisk, "open", opened)
+    (answer,) = why(capsys, "plain-0", "--data", str(data))
+    assert [s["rule"] for s in answer["segments"]] == ["time", "active"]
 
 
 def test_each_segment_says_which_rule_holds_it_and_until_when(data, capsys) -> None:

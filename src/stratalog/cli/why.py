@@ -18,6 +18,9 @@ from stratalog.base.types import MAX_INT64
 from stratalog.cli import UsageError
 from stratalog.cli.output import add_json, bold, duration, print_json, printable, size, table
 
+_LOOKS_MAX = 5
+"""A running broker deletes and exchanges segments; whoever loses against it so often has other trouble."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="TOPIC[-PARTITION]")
@@ -51,10 +54,18 @@ def run(args: argparse.Namespace) -> int:
     cap = configs.broker.get("stratalog.retention.future.timestamp.cap.ms")
     now = args.now if args.now is not None else int(time.time() * 1000)
     status = read_status(disk, data)
-    answers = [
-        explain(look(disk, data, *key, config), now, -1 if cap is None else cap, entry_of(status, f"{key[0]}-{key[1]}"))
-        for key in keys
-    ]
+
+    def answer_for(key: tuple[str, int]) -> dict[str, Any]:
+        for turn in range(_LOOKS_MAX):
+            try:
+                view = look(disk, data, *key, config)
+                return explain(view, now, -1 if cap is None else cap, entry_of(status, f"{key[0]}-{key[1]}"))
+            except FileNotFoundError:  # retention or the cleaner was quicker
+                if turn + 1 == _LOOKS_MAX:
+                    raise
+        raise AssertionError("unreachable")
+
+    answers = [answer_for(key) for key in keys]
     if args.json:
         print_json(answers)
         return 0
