@@ -126,6 +126,16 @@ BROKER_KEYS: Final = Table(
             high=65535,
         ),
         _key(
+            "stratalog.spin.us",
+            INT,
+            "50",
+            _LOW,
+            "How many microseconds the loop looks for the next request without sleeping, while requests follow answers "
+            "as quickly as that; 0 for never. Without a second core it is never done.",
+            low=0,
+            high=1000,
+        ),
+        _key(
             "advertised.listeners",
             LIST,
             None,

@@ -15,6 +15,8 @@ Rules:
 - A connection whose answers the socket does not take is not read from.
 - What is not in memory is not sent from here: `preadv(RWF_NOWAIT)` tells, a pool thread reads it, then it is sent.
 - Fair: one `recv` for each connection and turn, at most `SEND_BYTES_PER_TURN` sent to it.
+- While questions follow answers at once the loop asks for them without sleeping, for some microseconds at a time: to be
+  woken costs a client more than to be answered (`Limits.spin_us`).
 """
 
 from __future__ import annotations
@@ -69,6 +71,8 @@ _TOKENS_MS: Final = 20
 """How long accepting waits when connections come faster than they may: short against the listen queue."""
 _DISCARDS_MAX: Final = 64
 """Reads of 64 KiB from a connection that is closed by a stop: what a socket's buffer holds."""
+_QUICK_TURNS: Final = 8
+"""So many waits in a row must have been short before the next one spins: a conversation, not a coincidence."""
 BACKLOG: Final = 4_096
 """Connections that may wait to be accepted, where `socket.listen.backlog.size` is not set: a whole estate that comes
 back at once."""
@@ -101,6 +105,7 @@ class Limits:
         "per_ip_overrides",
         "rate",
         "receive_bytes",
+        "spin_us",
         "stall_ms",
     )
 
@@ -116,6 +121,7 @@ class Limits:
         stall_ms: int = limits.RESPONSE_STALL_MS,
         receive_bytes: int = limits.RECEIVE_BYTES_MAX,
         answer_bytes: int = limits.ANSWER_BYTES_MAX,
+        spin_us: int = 0,
     ) -> None:
         self.connections = connections
         self.connections_per_ip = connections_per_ip
@@ -128,6 +134,8 @@ class Limits:
         self.stall_ms = stall_ms
         self.receive_bytes = receive_bytes
         self.answer_bytes = answer_bytes
+        self.spin_us = spin_us
+        """How long a wait goes on without sleep when the last ones were as short; 0 for never."""
 
 
 class Listener:
@@ -213,6 +221,8 @@ class Loop:
         self._next_idle_sweep: Millis = clock.monotonic_ms()
         self._now: Millis = clock.now_ms()
         self._monotonic: Millis = clock.monotonic_ms()
+        self._quick_turns = 0
+        """How many of the last waits, one after the other, ended within `Limits.spin_us`."""
 
     # --- from any thread ------------------------------------------------------------------------------------------
 
@@ -274,7 +284,7 @@ class Loop:
 
     def turn(self, timeout: float) -> None:
         """One turn; tests may call it by themselves."""
-        events = self._epoll.poll(timeout, 512)
+        events = self._wait(timeout) if timeout else self._epoll.poll(0.0, 512)
         node = self.node
         node.turn_us = perf_counter_ns() // 1000
         now = self._now = self.clock.now_ms()
@@ -319,6 +329,26 @@ class Loop:
             for sock in self._closed_sockets:
                 sock.close()
             self._closed_sockets.clear()
+
+    def _wait(self, timeout: float) -> list[tuple[int, int]]:
+        """The events of this turn.  Sleeps, but for a conversation: then it looks again and again for a while first.
+        A wait that was longer ends that until there have been enough short ones again, so what is spun for nothing is
+        little: once for every `_QUICK_TURNS` turns at the most."""
+        poll = self._epoll.poll
+        spin_ns = self.limits.spin_us * 1000
+        if not spin_ns:
+            return poll(timeout, 512)
+        end = perf_counter_ns() + min(spin_ns, int(timeout * 1e9))
+        if self._quick_turns >= _QUICK_TURNS:
+            while perf_counter_ns() < end:
+                events = poll(0.0, 512)
+                if events:
+                    return events
+            self._quick_turns = 0
+            return poll(timeout, 512)
+        events = poll(timeout, 512)
+        self._quick_turns = self._quick_turns + 1 if events and perf_counter_ns() < end else 0
+        return events
 
     # --- accepting ------------------------------------------------------------------------------------------------
 

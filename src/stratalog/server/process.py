@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
 import resource
 import socket
 import threading
@@ -426,6 +427,8 @@ def _limits(config: BrokerConfig, limits: Limits) -> Limits:
     if queued is not None and queued > 0:
         limits.receive_bytes = min(queued, limits.receive_bytes)
     limits.idle_ms = config["connections.max.idle.ms"]
+    # The client that is answered sooner needs a core to ask again.
+    limits.spin_us = config["stratalog.spin.us"] if len(os.sched_getaffinity(0)) > 1 else 0
     return limits
 
 

@@ -25,8 +25,10 @@ from stratalog.testing.disk import FaultyDisk
 _BASE = {
     "group.initial.rebalance.delay.ms": "0",
     "log.initial.task.delay.ms": "0",
+    "stratalog.spin.us": "0",
 }
-"""What a test does not want to wait for; a test's own configuration goes over it."""
+"""What a test does not want to wait for, and no loop that spins on the interpreter's lock; a test's own configuration
+goes over it."""
 
 
 class BrokenStart(RuntimeError):
