@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import gc
 import logging
 import os
 import re
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from stratalog.base.config import ConfigError
     from stratalog.node.config import BrokerConfig
     from stratalog.server import log_lines
-    from stratalog.server.process import Broker
+    from stratalog.server.process import Broker, settle
 
     level = logging.DEBUG if args.verbose else logging.WARNING if args.quiet else logging.INFO
     log_lines.set_up(stream=sys.stderr, level=level, as_json=args.log_format == "json")
@@ -94,11 +93,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise CommandError(_why_not(error, config.log_dirs)) from error
     serving = True
-    # What is there after the start stays; new garbage is young.  A full collection would stop the loop for
-    # milliseconds.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    settle()
     where = ", ".join(config.log_dirs)
     print(f"stratalog serves on {broker.bootstrap}, data in {where} (Ctrl-C stops it)", flush=True)
     if broker.metrics_port is not None:

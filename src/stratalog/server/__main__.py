@@ -3,14 +3,13 @@ command for everybody."""
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 import sys
 
 from stratalog.node.config import BrokerConfig
 from stratalog.server import log_lines
-from stratalog.server.process import Broker
+from stratalog.server.process import Broker, settle
 
 
 def main() -> int:
@@ -19,10 +18,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: broker.loop.stop())
     broker.start()
-    # What is there after the start stays; new garbage is young.  A full collection stops the loop for milliseconds.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    settle()
     print(f"listening on {broker.bootstrap}", flush=True)
     while not broker.wait(3600.0):
         pass

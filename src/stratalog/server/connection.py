@@ -68,7 +68,7 @@ class Connection:
         self.warming = False
         """A pool thread reads what is to be sent next, because it is not in memory."""
         self.warm_bytes = 0
-        """Bytes at the head of `out` that were just read into memory: to be sent without another look."""
+        """Bytes at the head of `out` that were in memory a moment ago: to be sent without another look."""
         self.stalled_since: Millis = now
         self.mask = READ
         self.closed = False

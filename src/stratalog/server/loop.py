@@ -65,6 +65,8 @@ _SENDFILE_BYTES: Final = 1 << 20
 _READ_AHEAD_BYTES: Final = 4 << 20
 """What a cold reader makes the kernel fetch beyond the part that it waits for."""
 _PROBE: Final = [bytearray(1)]
+_WARM_MS: Final = 1_000
+"""How long what was found in memory is taken to be there still."""
 _SWEEP_MS: Final = 1_000
 _IDLE_SWEEP_MS: Final = 30_000
 _TOKENS_MS: Final = 20
@@ -647,20 +649,21 @@ class Loop:
         sock = connection.socket
         budget = limits.SEND_BYTES_PER_TURN
         total = 0
+        if connection.warm_bytes and self._monotonic - connection.last_active > _WARM_MS:
+            connection.warm_bytes = 0
         try:
             while out and budget > 0:
                 item = out[0]
                 if isinstance(item, FileRegion):
                     file = item.file.fileno()
-                    size = item.length if item.length < _SENDFILE_BYTES else _SENDFILE_BYTES
-                    if (
-                        connection.warm_bytes < size
-                        and not _is_cached(file, item.position, size)
-                        and self._warm(connection, item, size)
-                    ):
-                        break
+                    size = connection.warm_bytes
+                    if not size:
+                        size = item.length if item.length < _SENDFILE_BYTES else _SENDFILE_BYTES
+                        if not _is_cached(file, item.position, size) and self._warm(connection, item, size):
+                            break
+                        connection.warm_bytes = size
                     sent = os.sendfile(connection.fd, file, item.position, size)
-                    connection.warm_bytes = max(connection.warm_bytes - sent, 0)
+                    connection.warm_bytes -= sent
                     if sent == 0:
                         self._close(connection, f"{item.file.path} is shorter than its index says")
                         return
