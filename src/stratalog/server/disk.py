@@ -270,8 +270,17 @@ class RealDisk:
             os.close(fd)
 
     def read(self, path: str, *, limit: int = 64 << 20) -> bytes:
-        with open(path, "rb") as file:
-            data = file.read(limit + 1)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            expected = min(os.fstat(fd).st_size, limit)
+            data = os.read(fd, expected + 1)
+            if len(data) > expected:  # it grows
+                while more := os.read(fd, min(1 << 20, limit + 1 - len(data))):
+                    data += more
+        except OSError as error:
+            raise _named(error, path) from error
+        finally:
+            os.close(fd)
         if len(data) > limit:
             raise OSError(errno.EFBIG, f"larger than {limit} bytes", path)
         return data

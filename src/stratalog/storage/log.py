@@ -95,6 +95,7 @@ class Log:
         "_high_watermark",
         "_index_room",
         "_jitter",
+        "_known_snapshots",
         "_log_end",
         "_max_message_bytes",
         "_metadata_unsynced",
@@ -173,6 +174,8 @@ class Log:
         """Whether the directory's own name may be lost with the power: nobody waits for it before the first flush."""
         self._metadata_unsynced = False
         """Whether the first flush must sync `partition.metadata`."""
+        self._known_snapshots: list[int] | None = None
+        """While it is loaded: the offsets of the snapshots in the directory, which is not listed anew each time."""
         self._snapshot_files: list[File] = []
         self._cut_files: list[File] = []
         """Files that were made shorter since the last sync: see `_settle_cuts`."""

@@ -78,11 +78,13 @@ def load(
     log.segment_set.replace((), segments)
     if clean and segments and not _is_whole(log, segments[-1], broken):
         clean = False
-    _split_overflows(log, now_ms)
+    if not _split_overflows(log, now_ms):
+        log._known_snapshots = replay.snapshots_among(names)
     checked, follow = _recover(log, broken, recovery_point, clean, now_ms, progress)
     end = _end_offset(log, log_start_offset, clean, now_ms)
     _settle(log, end, log_start_offset, recovery_point, clean, rows)
     _load_producers(log, end, checked, follow, clean, now_ms)
+    log._known_snapshots = None
     if log.topic_id is not None and found_id is None:
         checkpoints.write_topic_id(disk, directory, log.topic_id)
         log._metadata_unsynced = True
@@ -276,8 +278,10 @@ def _is_whole(log: Log, active: Segment, broken: set[int]) -> bool:
 
 
 # --- passes 4 and 5 -------------------------------------------------------------------------------------------------
-def _split_overflows(log: Log, now_ms: int) -> None:
+def _split_overflows(log: Log, now_ms: int) -> bool:
+    """Whether there were any."""
     segments = log.segment_set.all
+    is_split = False
     for segment, following in zip(segments, (*segments[1:], None), strict=False):
         if following is not None and segment.fits(following.base_offset):
             continue
@@ -287,6 +291,8 @@ def _split_overflows(log: Log, now_ms: int) -> None:
         if _last_offset(segment, verify=True) > limit:  # a torn tail may claim to hold any offset
             log.report.add("segment-split", segment.path, "its offsets outgrow what an index can hold")
             split.split(log, segment, now_ms)
+            is_split = True
+    return is_split
 
 
 def _last_offset(segment: Segment, *, verify: bool = False) -> int:

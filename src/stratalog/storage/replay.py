@@ -81,13 +81,13 @@ class Replay:
         for offset in reversed(snapshot_offsets(log)):
             path = layout.path_of(log.directory, offset, layout.SNAPSHOT)
             if offset > end_offset:
-                disk.unlink(path)
+                _remove_snapshot(log, offset)
             elif self.first_base <= offset <= limit:  # what lies between an older one and the first segment is gone
                 try:
                     rows = read_snapshot(disk, path)
                 except Malformed as error:
                     log.report.add("snapshot-removed", path, str(error))
-                    disk.unlink(path)
+                    _remove_snapshot(log, offset)
                     continue
                 producers.load(rows, now_ms, offset)
                 self.from_offset = offset
@@ -101,7 +101,7 @@ class Replay:
         offsets = snapshot_offsets(log)
         beyond = [offset for offset in offsets if offset > end_offset]
         for offset in beyond:
-            log.disk.unlink(layout.path_of(log.directory, offset, layout.SNAPSHOT))
+            _remove_snapshot(log, offset)
         if beyond:
             # When the log has grown past them again, they must not be back.
             log.disk.fsync_dir(log.directory)
@@ -249,9 +249,16 @@ def rebuild(
 
 def snapshot_offsets(log: Log) -> list[int]:
     """The offsets of the snapshot files in the directory, ascending."""
+    if log._known_snapshots is not None:
+        return list(log._known_snapshots)
+    return snapshots_among(log.disk.listdir(log.directory))
+
+
+def snapshots_among(names: Iterable[str]) -> list[int]:
+    """The same of a directory that was listed."""
     found = []
-    for name in log.disk.listdir(log.directory):
-        parsed = layout.parse(name)
+    for name in names:
+        parsed = layout.parse(name) if name.endswith(layout.SNAPSHOT) else None
         if parsed is not None and parsed.kind == layout.SNAPSHOT and not parsed.state:
             found.append(int(parsed.offset))
     return found
@@ -264,11 +271,17 @@ def remove_stray_snapshots(log: Log) -> None:
     newest = stray[-1] if stray and stray[-1] > max(bases) else -1
     for offset in stray:
         if offset != newest:
-            log.disk.unlink(layout.path_of(log.directory, offset, layout.SNAPSHOT))
+            _remove_snapshot(log, offset)
 
 
 def delete_snapshots(log: Log, keep: Iterable[int]) -> None:
     kept = set(keep)
     for offset in snapshot_offsets(log):
         if offset not in kept:
-            log.disk.unlink(layout.path_of(log.directory, offset, layout.SNAPSHOT))
+            _remove_snapshot(log, offset)
+
+
+def _remove_snapshot(log: Log, offset: int) -> None:
+    log.disk.unlink(layout.path_of(log.directory, offset, layout.SNAPSHOT))
+    if log._known_snapshots is not None:
+        log._known_snapshots.remove(offset)

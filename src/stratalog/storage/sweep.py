@@ -32,7 +32,7 @@ from stratalog.records.kernels import (
 from stratalog.storage.scan import scan
 from stratalog.storage.segment import Segment
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 21
 """Read at once: what is checked while it is still in the processor's cache."""
 _TABLE = 2048
 _LOAD_AT = 64 << 20
