@@ -125,7 +125,7 @@ def peer(tmp_path_factory):
             assert time.monotonic() < until, "the cleaner did not come by"
             time.sleep(0.2)
         time.sleep(1)
-        shutil.copytree(log, place / "copy")
+        shutil.copytree(log, place / "copy", ignore=shutil.ignore_patterns("*.tmp"))  # the broker is running
         yield {"bootstrap": kafka.bootstrap, "path": str(place / "copy"), "live": str(log)}
         held.abort_transaction(30)
 

@@ -11,6 +11,9 @@ from stratalog.spark.errors import DataLoss
 from stratalog.spark.options import read_options
 from stratalog.spark.stream import StreamReader
 
+LIVE = shutil.ignore_patterns("*.tmp")
+"""What a running broker may rename while its directory is copied."""
+
 
 def streaming(broker, **options):
     raw = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "in", "startingOffsets": "earliest", **options}
@@ -65,7 +68,7 @@ def test_a_partition_that_is_gone_when_its_batch_is_repeated_is_a_loss(tmp_path,
             broker.produce(topic, [b"x"] * 5)
         options = {"subscribe": None, "subscribePattern": "in|on"}
         if way == "files":
-            shutil.copytree(broker.directory / "data", tmp_path / "copy")
+            shutil.copytree(broker.directory / "data", tmp_path / "copy", ignore=LIVE)
             options |= {"kafka.bootstrap.servers": None, "path": str(tmp_path / "copy")}
         first = streaming(broker, **options)
         begin = first.initialOffset()
@@ -93,7 +96,7 @@ def test_files_that_go_away_are_read_from_the_broker(tmp_path):
     with stratalog.testing.broker({"in": 2}) as broker:
         for partition in range(2):
             broker.produce("in", [b"x"] * 5, partition=partition)
-        shutil.copytree(broker.directory / "data", tmp_path / "copy")
+        shutil.copytree(broker.directory / "data", tmp_path / "copy", ignore=LIVE)
         reader = streaming(broker, path=str(tmp_path / "copy"))
         begin = reader.initialOffset()
         ends = reader.latestOffset(begin, reader.getDefaultReadLimit())
