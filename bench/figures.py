@@ -37,8 +37,13 @@ README = (
     ("recovery", "many: 1,000 partitions of 2 MiB · MB/s", "recovery after a kill, 1,000 partitions of 2 MiB, MB/s"),
     ("compaction", "1 KiB values, 200 k keys", "compaction, 1 KiB values and 200 k keys, MB/s"),
     ("compaction", "100 B values, 2 M keys", "compaction, 100-byte values and 2 M keys, MB/s"),
-    ("spark_read", "100 B · count", "Spark, count of 1 GiB of 100-byte records, seconds"),
-    ("spark_read", "100 B · group by key", "Spark, group by key of the same, seconds"),
+    ("spark_read", "100 B · count", "Spark, count of 1 GiB of 100-byte records, seconds (its own Kafka source)"),
+    ("spark_read", "100 B · count, option `columns`", "the same with only the columns asked for"),
+    (
+        "spark_read",
+        "100 B · group by key, option `columns`",
+        "Spark, group by key, only the columns asked for, seconds",
+    ),
 )
 
 
@@ -69,12 +74,14 @@ def figures(record: dict[str, Any]) -> Iterator[Figure]:
     for position, row in enumerate(rows):
         judged = {"ratio": row.get("ratio"), "target": row.get("target", ""), "holds": row.get("holds")}
         if "query" in row:
-            best = min(row[way] for way in ("files", "columns") if way in row)
             if row["target"] is not None:
                 judged["target"] = SPARK_TARGET.format(row["target"])
-            yield Figure(
-                f"{row['records']} · {row['query']}", best, "s", row["kafka"], "Spark's Kafka source", **judged
-            )
+            name = f"{row['records']} · {row['query']}"
+            if "columns" in row:
+                best = min(row["files"], row["columns"])
+                yield Figure(f"{name}, option `columns`", best, "s", row["kafka"], "Spark's Kafka source", **judged)
+                judged = {"ratio": row["ratio all columns"]}  # the target is judged with the option
+            yield Figure(name, row["files"], "s", row["kafka"], "Spark's Kafka source", **judged)
         elif "case" in row:
             name = f"{row['case']} · {row['figure']}"
             yield Figure(name, row.get("stratalog"), "", row.get("kafka"), "Kafka", **judged)
